@@ -1,7 +1,7 @@
-"""ACLs described, made and deleted: what the broker does when an administrator asks.
+"""Describing, creating and deleting ACLs.
 
-They stand in Kafka's znodes (`odradek.coord.layout_security`), where Kafka's brokers and ours read
-them. This version stores and tells them; it does not go by them, and says so when it starts.
+They are stored in Kafka's znodes (`odradek.coord.layout_security`), where Kafka's brokers and ours
+read them. This version stores and lists ACLs but does not enforce them, and logs that at its start.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ from odradek.model.errors import ApiError, ErrorCode
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
-# PatternType and AclPermissionType, as they stand on the wire.
+# PatternType and AclPermissionType, as encoded in requests.
 PATTERN_ANY: Final = 1
 PATTERN_MATCH: Final = 2
 PATTERN_LITERAL: Final = 3
@@ -57,7 +57,7 @@ class Binding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant, in the codes of the wire; None and ANY match all."""
+    """Which ACLs match, in the codes of requests; None and ANY match all."""
 
     resource_type: int
     name: str | None
@@ -68,7 +68,7 @@ class AclFilter(NamedTuple):
     permission: int
 
     def check(self) -> None:
-        """Refuse codes that there are not.
+        """Refuse unknown codes.
 
         Raises:
             ApiError: INVALID_REQUEST.
@@ -83,7 +83,7 @@ class AclFilter(NamedTuple):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Filter contains UNKNOWN elements: {self}")
 
     def matches(self, binding: Binding) -> bool:
-        """Whether an ACL is meant."""
+        """Whether an ACL matches."""
         return self._matches_pattern(binding.pattern) and self._matches_entry(binding.entry)
 
     def _matches_pattern(self, pattern: ResourcePattern) -> bool:
@@ -110,12 +110,12 @@ class AclFilter(NamedTuple):
 
 
 def permission_of(entry: AclEntry) -> int:
-    """The permission type on the wire."""
+    """The permission type as encoded in requests."""
     return PERMISSION_ALLOW if entry.allowed else PERMISSION_DENY
 
 
 def check_new(binding: Binding) -> None:
-    """Refuse an ACL on something that there cannot be.
+    """Refuse an ACL on a resource that cannot exist.
 
     Raises:
         ApiError: INVALID_REQUEST.
@@ -129,21 +129,21 @@ def check_new(binding: Binding) -> None:
     if not pattern.name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     if "/" in pattern.name:
-        # Names stand in paths as they are, so this one would become somebody else's node.
+        # Names are used in paths as they are: this one would be the node of another resource.
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Resource name {pattern.name!r}: must have no slash"
         )
 
 
 class AclAdmin:
-    """The ACLs in the store. `is_configured`: whether an authorizer is."""
+    """The ACLs in the store. `is_configured`: whether an authorizer is configured."""
 
     def __init__(self, store: Store, *, is_configured: bool) -> None:
         self._store = store
         self._is_configured = is_configured
 
     def check_configured(self, message: str) -> None:
-        """Refuse to speak of ACLs where no authorizer is configured.
+        """Refuse requests about ACLs if no authorizer is configured.
 
         Raises:
             ApiError: SECURITY_DISABLED.
@@ -152,7 +152,7 @@ class AclAdmin:
             raise ApiError(ErrorCode.SECURITY_DISABLED, message)
 
     async def describe(self, wanted: AclFilter) -> list[Binding]:
-        """The ACLs that match, sorted.
+        """The ACLs that match a filter, sorted.
 
         Raises:
             StoreError: the store failed.
@@ -160,7 +160,7 @@ class AclAdmin:
         return [binding for binding in await self._all(wanted) if wanted.matches(binding)]
 
     async def create(self, bindings: Sequence[Binding]) -> None:
-        """Store ACLs; those that are there already stay.
+        """Store ACLs; those that exist already stay.
 
         Raises:
             ApiError, StoreError: the store failed; ACLs on other patterns may be stored.
@@ -169,10 +169,10 @@ class AclAdmin:
             await self._change(pattern, entries.union)
 
     async def delete(self, bindings: Sequence[Binding]) -> None:
-        """Remove ACLs.
+        """Delete ACLs.
 
         Raises:
-            ApiError, StoreError: the store failed; ACLs on other patterns may be gone.
+            ApiError, StoreError: the store failed; ACLs on other patterns may be deleted.
         """
         for pattern, entries in _by_pattern(bindings).items():
             await self._change(pattern, partial(_without, entries))
@@ -195,7 +195,7 @@ class AclAdmin:
         await update(self._store, path, changed, notice)
 
     async def _all(self, wanted: AclFilter) -> list[Binding]:
-        """The ACLs on all patterns of the types asked for."""
+        """The ACLs on all patterns of the resource types of the filter."""
         patterns = []
         for kind in _KINDS:
             if wanted.resource_type not in (ResourceType.ANY, kind):

@@ -1,8 +1,8 @@
-"""Quotas and SCRAM credentials of users, clients and addresses, described and changed.
+"""Describing and changing quotas and SCRAM credentials of users, clients and addresses.
 
 Both are options of entities in the store (`odradek.coord.layout_config`): `/config/users/U`,
-`/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. They are
-stored and told; this version does not go by them, and says so when it starts.
+`/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. This
+version stores and lists them but does not enforce them, and logs that at its start.
 """
 
 import base64
@@ -29,7 +29,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
-# The options that are quotas; whether they are whole numbers, and of which type.
+# The options that are quotas, and their types.
 _CLIENT_QUOTAS: Final = {
     "producer_byte_rate": "LONG",
     "consumer_byte_rate": "LONG",
@@ -46,7 +46,7 @@ _HASHES: Final = {1: "sha256", 2: "sha512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 
-# Whose quotas: a name of None is the default entity.
+# The entity of a quota; a name of None is the default entity.
 QuotaEntity = Mapping[str, str | None]
 _Options = Callable[[dict[str, str]], dict[str, str]]
 
@@ -78,10 +78,10 @@ class ClientAdmin:
     async def describe_quotas(
         self, components: Sequence[Component], *, strict: bool
     ) -> list[tuple[QuotaEntity, dict[str, float]]]:
-        """The quotas of the entities that match.
+        """The quotas of the entities that match a filter.
 
         Raises:
-            ApiError: the filter makes no sense.
+            ApiError: the filter is invalid.
             StoreError: the store failed.
         """
         _check_components(components)
@@ -103,7 +103,7 @@ class ClientAdmin:
         """Set quotas, or (None) remove them.
 
         Raises:
-            ApiError: no such entity or quota there can be.
+            ApiError: there can be no such entity or quota.
             StoreError: the store failed.
         """
         _check_entity(entity)
@@ -143,7 +143,7 @@ class ClientAdmin:
         """(mechanism, iterations) of a user's credentials.
 
         Raises:
-            ApiError: RESOURCE_NOT_FOUND, there are none.
+            ApiError: RESOURCE_NOT_FOUND, the user has none.
             StoreError: the store failed.
         """
         options = await self._read(_user(user))
@@ -160,7 +160,7 @@ class ClientAdmin:
         return found
 
     async def users_with_scram(self) -> list[str]:
-        """Who has credentials, sorted.
+        """The users with credentials, sorted.
 
         Raises:
             StoreError: the store failed.
@@ -178,7 +178,7 @@ class ClientAdmin:
         """Store credentials of a user by mechanism, or (None) delete them.
 
         Raises:
-            ApiError: RESOURCE_NOT_FOUND, there is none to be deleted.
+            ApiError: RESOURCE_NOT_FOUND, a credential to delete does not exist.
             StoreError: the store failed.
         """
 
@@ -216,7 +216,7 @@ class ClientAdmin:
 
 
 def scram_credential(mechanism: int, salt: bytes, salted_password: bytes, iterations: int) -> str:
-    """A credential as it is stored: no password can be got from it (RFC 5802)."""
+    """A credential as it is stored: the password cannot be derived from it (RFC 5802)."""
     algorithm = _HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", algorithm)
     stored_key = hashlib.new(algorithm, client_key).digest()
@@ -232,10 +232,10 @@ def scram_credential(mechanism: int, salt: bytes, salted_password: bytes, iterat
 
 
 def check_scram(user: str, mechanism: int, iterations: int | None) -> None:
-    """Refuse a credential that there cannot be; `iterations` of None: it is to be deleted.
+    """Refuse an invalid credential; `iterations` is None if it is to be deleted.
 
     Raises:
-        ApiError: why.
+        ApiError: the reason.
     """
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")

@@ -1,14 +1,14 @@
-"""Options of topics and brokers described and changed: what any broker does when an admin asks.
+"""Describing and changing options of topics and brokers, on any broker.
 
-A change is checked against what stands, written with a notice in one transaction - if nobody
-wrote meanwhile, else it is judged again on what stands then - and answered when this broker
-goes by it. A broker's own options are changed by asking that broker.
+A change is checked against the stored options and written with a notification in one transaction,
+if nobody else wrote meanwhile; otherwise it is checked again against the newer options. It is
+answered when this broker has applied it. A request for a broker's own options goes to that broker.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.config.broker import BrokerConfig
 from odradek.config.describe import (
@@ -38,7 +38,7 @@ _ATTEMPTS: Final = 5
 _EFFECT_MS_MAX: Final = 5_000
 DESCRIBED_MAX: Final = 256
 
-# From what is set to what is to be set.
+# From the stored options to the new ones.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 BrokerChange = Callable[[BrokerConfig], dict[str, str]]
 
@@ -47,21 +47,21 @@ class LoggerLevels(Protocol):
     """The levels of this broker's loggers."""
 
     def levels(self) -> Mapping[str, str]:
-        """By name, with Kafka's words for levels."""
+        """The levels by logger, with Kafka's names for levels."""
 
     def check(self, levels: Mapping[str, str | None]) -> None:
-        """Refuse loggers or levels that there are not.
+        """Refuse loggers and levels that do not exist.
 
         Raises:
-            ApiError: which, and why.
+            ApiError: which one, and why.
         """
 
     def set(self, logger: str, level: str | None) -> None:
-        """Give a logger a level, or (None) its parent's."""
+        """Set a logger's level, or (None) let it inherit its parent's."""
 
 
 class ConfigAdmin:
-    """The admin of options on one broker. `wait_handled` is `DynamicConfig`'s."""
+    """Describes and changes options on one broker. `wait_handled` is `DynamicConfig`'s."""
 
     def __init__(  # noqa: PLR0913 - what an option may depend on
         self,
@@ -74,7 +74,7 @@ class ConfigAdmin:
         wait_handled: Callable[[int, int], Awaitable[bool]],
         why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None,
     ) -> None:
-        """`why_not_listen` tells why an address cannot be had on this host, None if it can."""
+        """`why_not_listen`: why an address cannot be listened on here; None if it can."""
         self._why_not_listen = why_not_listen
         self._store = store
         self._metadata = metadata
@@ -82,13 +82,13 @@ class ConfigAdmin:
         self.loggers = loggers
         self._clock = clock
         self._wait_handled = wait_handled
-        # Most topics have the same options: described once, told for each. Of one configuration.
+        # Most topics have the same options: one description serves all. Of one configuration.
         self._described: dict[object, list[DescribedOption]] = {}
         self._described_for: BrokerConfig | None = None
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's options, as they are now."""
+        """The broker's present options."""
         return self._config()
 
     # -------------------------------------------------------------------------- describe
@@ -106,7 +106,7 @@ class ConfigAdmin:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
         if topic not in self._metadata.topics:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        with store_errors_told():
+        with store_errors_answered():
             overrides, _ = await self._read(topic_entity(topic))
         return self._once(
             tuple(overrides.items()),
@@ -118,7 +118,7 @@ class ConfigAdmin:
         """The options of this broker, or (no resource) what is set for all brokers.
 
         Raises:
-            ApiError: another broker has to be asked.
+            ApiError: the request has to go to another broker.
         """
         if is_per_broker(resource, self.config):
             return self._once("own", names, lambda: describe_broker(self.config, names))
@@ -148,7 +148,7 @@ class ConfigAdmin:
         """Change a topic's options.
 
         Raises:
-            ApiError: there is no such topic, or it cannot have them.
+            ApiError: there is no such topic, or the options are invalid for it.
         """
         if not topic:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -164,15 +164,15 @@ class ConfigAdmin:
         """Change this broker's options, or (no resource) those for all brokers.
 
         Raises:
-            ApiError: another broker has to be asked, or it cannot have them.
+            ApiError: the request has to go to another broker, or the options are invalid.
         """
         own = is_per_broker(resource, self.config)
         entity = broker_entity(self.config.broker_id if own else None)
-        with store_errors_told():
+        with store_errors_answered():
             others = {} if own else await self._set_for_others()
 
         def changed(stored: Mapping[str, str]) -> dict[str, str]:
-            # As it is stored, which another broker may have written a moment ago.
+            # The stored options, which another broker may have written a moment ago.
             present, _ = usable(stored, per_broker=own)
             current = self.config.with_dynamic(
                 dynamic=present if own else self.config.dynamic,
@@ -195,11 +195,11 @@ class ConfigAdmin:
             if why is not None:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
-                    f"listener {point.connection_string} cannot be had: {why}",
+                    f"listener {point.connection_string} cannot be opened: {why}",
                 )
 
     async def _alter(self, entity: ConfigEntity, change: Change, *, validate_only: bool) -> None:
-        with store_errors_told():
+        with store_errors_answered():
             for _ in range(_ATTEMPTS):
                 stored, version = await self._read(entity)
                 data = encode_config(change(stored))
@@ -219,7 +219,7 @@ class ConfigAdmin:
                         ]
                     )
                 except MultiError:
-                    continue  # somebody wrote meanwhile
+                    continue  # the node was written meanwhile
                 assert isinstance(path, str), path
                 await self._until_in_effect(path)
                 return
@@ -233,7 +233,7 @@ class ConfigAdmin:
         await self._wait_handled(number, self._clock.monotonic_ms() + _EFFECT_MS_MAX)
 
     async def _set_for_others(self) -> dict[str, dict[str, str]]:
-        """What each other broker has set for itself, by its id; a live one may have nothing."""
+        """The own options of each other broker, by its id; a registered one may have none."""
         everybody = broker_entity(None).path
         folder, _, default = everybody.rpartition("/")
         try:
@@ -250,7 +250,7 @@ class ConfigAdmin:
         }
 
     async def _read(self, entity: ConfigEntity) -> tuple[dict[str, str], int | None]:
-        """What an entity has set, and in which version of its node (None: there is none)."""
+        """An entity's options, and the version of its node (None: there is no node)."""
         (node,) = await self._store.get_many([entity.path])
         if node is None:
             return {}, None

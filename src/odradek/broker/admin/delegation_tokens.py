@@ -1,11 +1,11 @@
-"""Delegation tokens: this version has none, and answers as Kafka 3.9 does without a secret key."""
+"""Delegation tokens: not supported; answered like Kafka 3.9 without a secret key."""
 
 from odradek.broker.serving.session import ANONYMOUS, Session
 from odradek.model.errors import ErrorCode
 
 
 def refusal(session: Session) -> ErrorCode:
-    """Why a request about tokens is refused."""
+    """The error for a request about delegation tokens."""
     if session.security_protocol == "PLAINTEXT" or (
         session.security_protocol == "SSL" and session.principal == ANONYMOUS
     ):

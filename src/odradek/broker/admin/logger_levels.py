@@ -1,7 +1,7 @@
-"""The levels of this process's loggers, under Kafka's words for them.
+"""The levels of this process's loggers, with Kafka's names for levels.
 
-TRACE, which Python has not, is level 5. Loggers are the process's, not a broker's: brokers that
-share a process share their levels.
+TRACE, which Python does not have, is level 5. Loggers belong to the process: brokers in one process
+share their levels.
 """
 
 import logging
@@ -27,14 +27,14 @@ class ProcessLoggers:
     """Python's loggers of this package, and the root."""
 
     def levels(self) -> Mapping[str, str]:
-        """By name, the effective level of each."""
+        """The effective level of each logger."""
         return {name: _word(_logger(name).getEffectiveLevel()) for name in self._names()}
 
     def check(self, levels: Mapping[str, str | None]) -> None:
-        """Refuse levels that do not exist, and loggers that do not.
+        """Refuse levels and loggers that do not exist.
 
         Raises:
-            ApiError: INVALID_CONFIG, or INVALID_REQUEST for a root without a level.
+            ApiError: INVALID_CONFIG, or INVALID_REQUEST for the root logger without a level.
         """
         known = self._names()
         for name, level in levels.items():
@@ -53,7 +53,7 @@ class ProcessLoggers:
                 )
 
     def set(self, logger: str, level: str | None) -> None:
-        """Give a logger a level, or (None) its parent's."""
+        """Set a logger's level, or (None) let it inherit its parent's."""
         _logger(logger).setLevel(logging.NOTSET if level is None else _LEVELS[level])
 
     def _names(self) -> list[str]:
@@ -70,5 +70,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _word(level: int) -> str:
-    """The finest of Kafka's levels that lets pass no more than this one."""
+    """The finest of Kafka's levels that logs no more than this one."""
     return next((word for word, number in _LEVELS.items() if level >= number), "TRACE")

@@ -1,14 +1,15 @@
-"""Topics that somebody asked about and that are made on demand, each once.
+"""Topics that are created because a request named them, each once.
 
-    TopicMaker       any name, where `auto.create.topics.enable` says so (Metadata)
-    InternalTopics   Kafka's own two, with their own options (FindCoordinator)
+    TopicMaker       any name, if `auto.create.topics.enable` is set (Metadata)
+    InternalTopics   `__consumer_offsets` and `__transaction_state`, with their own options
+                     (FindCoordinator)
 
-Topics are made by the controller; a broker that is none asks it (KIP-590's way without the
+The controller creates topics; another broker sends it CreateTopics (as in KIP-590, but without the
 envelope).
 
-Who asked is answered at once and asks again; what goes wrong is logged, for there is nobody else
-to be told. So a request may name a hundred thousand topics: some are begun, the others when they
-are asked for again.
+The client is answered at once and retries; failures are logged, because no request waits for the
+outcome. A request may name a hundred thousand topics: the creation of some begins, that of the
+others when they are named again.
 """
 
 import logging
@@ -28,14 +29,14 @@ from odradek.wire.messages.create_topics import (
 from odradek.wire.schema import Message
 
 MADE_AT_ONCE: Final = 1_000
-# What the controller says that was not to wait until the topic shows.
+# The controller's answer to a request that does not wait for the topic.
 _BEGUN: Final = ErrorCode.REQUEST_TIMED_OUT
 
 log = logging.getLogger(__name__)
 
 
 class NewTopic(NamedTuple):
-    """What is asked for; -1 stands for the broker's default."""
+    """A topic to create; -1 stands for the broker's default."""
 
     name: str
     partitions: int = -1
@@ -44,12 +45,12 @@ class NewTopic(NamedTuple):
 
 
 class Create(Protocol):
-    """Makes one topic (`TopicAdmin.create_one`)."""
+    """Creates one topic (`TopicAdmin.create_one`)."""
 
     def __call__(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> Awaitable[None]:
-        """Make it, without waiting until it shows."""
+        """Create it, without waiting until the metadata has it."""
 
 
 class Controller(Protocol):
@@ -57,28 +58,28 @@ class Controller(Protocol):
 
     @property
     def is_controller(self) -> bool:
-        """Whether it reigns."""
+        """Whether this broker is the active controller."""
 
     @property
     def create_one(self) -> Create:
-        """How it makes a topic."""
+        """The function that creates a topic."""
 
 
 class ByController:
-    """Makes a topic where topics are made: here, if this is the controller's broker, or there."""
+    """Creates topics by the controller, which may be on this broker."""
 
     def __init__(self, here: Controller, ask: Callable[[Message], Awaitable[Message]]) -> None:
-        """`ask` sends to the controller (`ControllerLink.ask`)."""
+        """`ask` sends a request to the controller (`ControllerLink.ask`)."""
         self._here = here
         self._ask = ask
 
     async def __call__(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> None:
-        """Make it.
+        """Create a topic.
 
         Raises:
-            ApiError: it cannot be made, is there already, or nobody can be asked.
+            ApiError: it is invalid, exists already, or the controller cannot be reached.
         """
         if self._here.is_controller:
             await self._here.create_one(name, partitions, replication_factor, configs)
@@ -100,7 +101,7 @@ class ByController:
 
 
 class TopicMaker:
-    """Makes topics in the background; a name that is being made is not made twice."""
+    """Creates topics in the background; a name is created once at a time."""
 
     def __init__(self, create: Create, tasks: Tasks) -> None:
         self._create = create
@@ -108,12 +109,12 @@ class TopicMaker:
         self._being_made: set[str] = set()
 
     def make(self, names: Iterable[str]) -> None:
-        """Begin to make these with the broker's defaults; whoever asks again will see."""
+        """Begin to create topics with the broker's defaults."""
         for name in names:
             self.begin(NewTopic(name))
 
     def begin(self, topic: NewTopic) -> None:
-        """Begin to make one, if not too many are being made."""
+        """Begin to create a topic, unless too many are being created."""
         if topic.name not in self._being_made and len(self._being_made) < MADE_AT_ONCE:
             self._being_made.add(topic.name)
             self._tasks.start(self._make(topic), f"make topic {topic.name}")
@@ -123,7 +124,7 @@ class TopicMaker:
             await self._create(*topic)
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                log.warning("topic %s, asked for, could not be made: %s", topic.name, error)
+                log.warning("topic %s could not be created automatically: %s", topic.name, error)
         finally:
             self._being_made.discard(topic.name)
 
@@ -137,14 +138,14 @@ _TRANSACTION_CONFIGS: Final = {
 
 
 class InternalTopics:
-    """Makes `__consumer_offsets` and `__transaction_state` as Kafka does."""
+    """Creates `__consumer_offsets` and `__transaction_state` as Kafka does."""
 
     def __init__(self, maker: TopicMaker, config: Callable[[], BrokerConfig]) -> None:
         self._maker = maker
         self._config = config
 
     def make(self, name: str) -> None:
-        """Begin to make one of the two."""
+        """Begin to create one of the two."""
         config = self._config()
         if name == GROUP_TOPIC:
             self._maker.begin(

@@ -1,11 +1,11 @@
-"""Topics made, deleted and grown: what the controller's broker does when an admin asks.
+"""Creating, deleting and growing topics, on the controller's broker.
 
-Whoever makes a topic writes two nodes and waits: its configuration and its assignment; all the
-rest is the controller's, which sees them. The request is answered when this broker's own
-metadata shows the outcome, or with REQUEST_TIMED_OUT when the time is up (what was begun goes
-on). Every item of a request succeeds or fails on its own, in Kafka's words.
+Creating a topic is writing two nodes, its configuration and its assignment; the controller sees
+them and does the rest. A request is answered when this broker's metadata shows the outcome, or with
+REQUEST_TIMED_OUT when its time is up (the work continues). Each item of a request succeeds or fails
+on its own, with Kafka's messages.
 
-Only the controller's broker does this; a term that is over is refused by the store.
+Only the controller's broker does this; the store refuses writes of a former controller.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from odradek.placement.walk import RoundStart
 
 K = TypeVar("K")
 
-DEFAULT: Final = -1  # for partitions and replication factor: as the broker's options say
+DEFAULT: Final = -1  # for partitions and replication factor: the broker's options
 SLICE: Final = 100  # topics planned before others may run
 GROWN_SLICE: Final = 20  # topics that grow: each is read and written by itself
 # Beyond this a topic's node would not fit into ZooKeeper's 1 MiB, and a plan not into memory.
@@ -66,7 +66,7 @@ _COUNT_OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTopic:
-    """A topic that is to be made."""
+    """A topic to create."""
 
     name: str
     partitions: int = DEFAULT
@@ -77,7 +77,7 @@ class WantedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeTopic:
-    """A topic that was made, or would have been (without an id)."""
+    """A topic that was created, or (without an id) would have been."""
 
     name: str
     id: UUID | None
@@ -87,11 +87,11 @@ class MadeTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedPartitions:
-    """A topic that is to have more partitions."""
+    """A topic and the number of partitions that it shall have."""
 
     name: str
     count: int  # after the change
-    assignment: Sequence[Sequence[int]] | None = None  # of the added ones
+    assignment: Sequence[Sequence[int]] | None = None  # of the added partitions
 
 
 class Reigning(Protocol):
@@ -113,8 +113,8 @@ class Reigning(Protocol):
 
 
 @contextmanager
-def store_errors_told() -> Iterator[None]:
-    """What the store could not do is told to whoever asked: it may have happened, or not."""
+def store_errors_answered() -> Iterator[None]:
+    """Turn errors of the store into errors for the client: the write may have succeeded or not."""
     try:
         yield
     except CorruptNodeError as error:
@@ -124,7 +124,7 @@ def store_errors_told() -> Iterator[None]:
 
 
 class TopicAdmin:
-    """The admin of topics on one broker."""
+    """Creates, deletes and grows topics, on one broker."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class TopicAdmin:
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's options, as they are now."""
+        """The broker's present options."""
         return self._config()
 
     @property
@@ -155,7 +155,7 @@ class TopicAdmin:
         return self._present_term() is not None
 
     def deadline_ms(self, timeout_ms: int) -> int:
-        """When a request that may take so long has to be answered."""
+        """When (monotonic) a request with this time-out has to be answered."""
         return self._clock.monotonic_ms() + timeout_ms
 
     def check_term(self) -> ControllerTerm:
@@ -196,10 +196,10 @@ class TopicAdmin:
         replication_factor: int = DEFAULT,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Make one topic, without waiting until it shows.
+        """Create one topic, without waiting until the metadata has it.
 
         Raises:
-            ApiError: it cannot be made, or is there already.
+            ApiError: it is invalid, or exists already.
         """
         wanted = WantedTopic(
             name=name,
@@ -214,7 +214,7 @@ class TopicAdmin:
     async def create(
         self, wanted: Sequence[WantedTopic], *, deadline_ms: int, validate_only: bool = False
     ) -> dict[str, MadeTopic | ApiError]:
-        """Make topics and wait until they show; by name (which must be different), in order."""
+        """Create topics and wait until the metadata has them; names must be different."""
         outcomes = await self._make(wanted, validate_only=validate_only)
         if validate_only:
             return outcomes
@@ -226,7 +226,7 @@ class TopicAdmin:
         self, wanted: Sequence[WantedTopic], *, validate_only: bool
     ) -> dict[str, MadeTopic | ApiError]:
         term = self.check_term()
-        with store_errors_told():
+        with store_errors_answered():
             taken = await self._taken()
             outcomes: dict[str, MadeTopic | ApiError] = {}
             for number, topic in enumerate(wanted, 1):
@@ -244,7 +244,7 @@ class TopicAdmin:
             return outcomes
 
     async def _taken(self) -> "_Taken":
-        """The names in use as the store has them, for metadata may lag behind."""
+        """The names in use, from the store, because the metadata may lag behind."""
         return _Taken(
             await self._store.children(layout.TOPICS),
             await self._store.children(layout.DELETE_TOPICS),
@@ -303,7 +303,7 @@ class TopicAdmin:
     async def _again(
         self, topic: MadeTopic, error: MultiError, term: ControllerTerm
     ) -> MadeTopic | ApiError:
-        """Its configuration stands there from an earlier life, or the topic itself does."""
+        """Retry if a deleted topic has left its configuration; otherwise the error."""
         if error.index == 1 and isinstance(error.cause, NodeExistsError):
             config, node = _nodes(topic)
             assert isinstance(config, Create)
@@ -334,14 +334,14 @@ class TopicAdmin:
     # ---------------------------------------------------------------------------- delete
 
     async def delete(self, names: Sequence[str], *, deadline_ms: int) -> dict[str, ApiError | None]:
-        """Delete topics and wait until they are gone; None where all went well.
+        """Delete topics and wait until they are deleted; None for each success.
 
-        Gone from the metadata is enough. Where nothing stands in the way, the end of the deletion
-        is waited for all the same, so that the name can be used again (Kafka does not wait).
+        It is enough that the metadata does not have them. If nothing delays the deletion, its end
+        is waited for nevertheless, so that the name can be used again (Kafka does not wait).
         """
         token = self.check_term().token
         requests = [(token, Create(layout.delete_topic_path(name))) for name in names]
-        with store_errors_told():
+        with store_errors_answered():
             nodes = await self._store.get_many([layout.topic_path(name) for name in names])
             results = await self._store.multi_many(requests)
         outcomes: dict[str, ApiError | None] = {}
@@ -349,7 +349,7 @@ class TopicAdmin:
             outcomes[name] = None
             if isinstance(result, MultiError):
                 outcomes[name] = _deletion_error(result)
-            elif node is None:  # the controller takes the request away again
+            elif node is None:  # the controller deletes the request's node
                 outcomes[name] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         asked = {name: name for name, error in outcomes.items() if error is None}
         late = await self._until(asked, lambda name: not self.metadata.topic(name), deadline_ms)
@@ -372,17 +372,17 @@ class TopicAdmin:
         deadline_ms: int,
         validate_only: bool = False,
     ) -> dict[str, ApiError | None]:
-        """Give topics more partitions, and wait until they show; None where all went well."""
+        """Add partitions, and wait until the metadata has them; None for each success."""
         self.check_term()
         outcomes: dict[str, ApiError | None] = {}
         for number, topic in enumerate(wanted, 1):
             try:
-                with store_errors_told():
+                with store_errors_answered():
                     await self._grow(topic, validate_only=validate_only)
                 outcomes[topic.name] = None
             except ApiError as error:
                 outcomes[topic.name] = error.with_traceback(None)
-            if number % GROWN_SLICE == 0:  # a store that reads at once gives no other task a turn
+            if number % GROWN_SLICE == 0:  # a store without waiting gives other tasks no turn
                 await asyncio.sleep(0)
         if validate_only:
             return outcomes
@@ -393,7 +393,7 @@ class TopicAdmin:
         return {**outcomes, **dict.fromkeys(late, _timed_out())}
 
     async def _grow(self, wanted: WantedPartitions, *, validate_only: bool) -> None:
-        if topic_name_problem(wanted.name) is not None:  # nor would it make a path
+        if topic_name_problem(wanted.name) is not None:  # it cannot exist, and is no path
             raise _does_not_exist(wanted.name)
         path = layout.topic_path(wanted.name)
         doomed, *_ = await self._store.get_many([layout.delete_topic_path(wanted.name)])
@@ -439,7 +439,7 @@ class TopicAdmin:
     async def _until(
         self, items: Mapping[str, K], true: Callable[[K], bool], deadline_ms: int
     ) -> list[str]:
-        """Wait until something is true of all of these; the names of those it is not."""
+        """Wait until `true` holds for all items; returns the names of the others."""
         waiting = dict(items)
 
         def all_true() -> bool:
@@ -452,24 +452,24 @@ class TopicAdmin:
 
 
 def check_may_grow(topic: str) -> None:
-    """Refuse to grow a topic whose keys are hashed over the number of its partitions.
+    """Refuse to grow an internal topic: its keys are hashed over the number of partitions.
 
     Raises:
-        ApiError: INVALID_PARTITIONS. Apache Kafka grows it, and finds no state of before after its
-            brokers are restarted.
+        ApiError: INVALID_PARTITIONS. Apache Kafka adds the partitions, and does not find the
+            earlier state after its brokers have restarted.
     """
     if topic in INTERNAL_TOPICS:
         keys = "groups" if topic == GROUP_TOPIC else "transactional ids"
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"The number of partitions of {topic} cannot be changed: {keys} are hashed over it, "
-            "and what is stored of them would not be found any more. Only a topic that is made "
+            "and what is stored of them would no longer be found. Only a topic that is created "
             f"anew gets another number ({_COUNT_OPTIONS[topic]}).",
         )
 
 
 class _Taken:
-    """Names that cannot be given any more."""
+    """Topic names in use."""
 
     def __init__(self, there: Iterable[str], doomed: Iterable[str]) -> None:
         self._there = set(there)
@@ -479,7 +479,7 @@ class _Taken:
             self._by_metric.setdefault(_metric_name(name), []).append(name)
 
     def check(self, name: str) -> None:
-        """Refuse a name that is none, or that is or would be another's."""
+        """Refuse a name that is invalid or in use, or collides with a name in use."""
         problem = topic_name_problem(name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -497,18 +497,18 @@ class _Taken:
             )
 
     def add(self, name: str) -> None:
-        """A name is given."""
+        """Add a name that is in use now."""
         self._there.add(name)
         self._by_metric.setdefault(_metric_name(name), []).append(name)
 
 
 def _metric_name(topic: str) -> str:
-    """What Kafka's metrics make of a name: two topics must not share it."""
+    """The name in Kafka's metrics, which two topics must not share."""
     return topic.replace(".", "_")
 
 
 def _nodes(topic: MadeTopic) -> list[Operation]:
-    """The two nodes that make a topic, the configuration first."""
+    """The two nodes of a topic, the configuration first."""
     assignments = {n: Assignment(replicas=replicas) for n, replicas in topic.assignment.items()}
     node = layout.TopicNode(topic_id=topic.id, assignments=assignments)
     return [
@@ -537,7 +537,7 @@ def _deletion_error(error: MultiError) -> ApiError | None:
     if error.index == 0:
         return ApiError(ErrorCode.NOT_CONTROLLER)
     if isinstance(error.cause, NodeExistsError):
-        return None  # it was asked for before: wait for that
+        return None  # the deletion was requested before: wait for it
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
 

@@ -1,1 +1,1 @@
-"""What each API does: one file for each, named as in wire/messages."""
+"""The handler of each API, one file for each, named as in wire/messages."""

@@ -1,11 +1,11 @@
 """AddOffsetsToTxn (25), versions 0-4: a group's committed offsets join a transaction.
 
 Behaviour:
-    * The partition of `__consumer_offsets` that minds the group joins, as AddPartitionsToTxn would
-      let it. The offsets themselves come by TxnOffsetCommit, to the group's coordinator.
-    * COORDINATOR_LOAD_IN_PROGRESS while `__consumer_offsets` is being made: clients try again.
-      (Apache Kafka goes by its `offsets.topic.num.partitions` then; a topic made with another
-      number has the offsets in a partition that gets no marker.)
+    * Adds the partition of `__consumer_offsets` for the group, like AddPartitionsToTxn. The offsets
+      themselves come in TxnOffsetCommit, to the group's coordinator.
+    * COORDINATOR_LOAD_IN_PROGRESS while `__consumer_offsets` is being created: clients retry.
+      (Apache Kafka uses its `offsets.topic.num.partitions` then; if the topic is created with
+      another number, the offsets are in a partition that gets no marker.)
 
 Versions:
     v2 PRODUCER_FENCED    v3 flexible    v4 TRANSACTION_ABORTABLE
@@ -37,7 +37,7 @@ async def add_offsets_to_txn(
     *,
     partition_of: Callable[[str], int | None],
 ) -> AddOffsetsToTxnResponse:
-    """Ask the coordinator. `partition_of` says where a group's offsets are, None: not known yet."""
+    """Handle it; `partition_of` returns the partition of a group's offsets, None if not known."""
     name = request.transactional_id
     if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return _answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,14 +1,14 @@
-"""AddPartitionsToTxn (24), versions 0-5: partitions join a transaction before they are written to.
+"""AddPartitionsToTxn (24), versions 0-5: partitions join a transaction before they are written.
 
 Behaviour, for clients (v0-3):
-    * All or nothing: if one partition does not exist or may not be written to, it is told so, and
-      all others OPERATION_NOT_ATTEMPTED. Internal topics are nobody's to write to.
-    * What the coordinator says, each partition is told (`odradek.txn.machine`).
+    * All or nothing: a partition that does not exist or may not be written gets its error, and all
+      others OPERATION_NOT_ATTEMPTED. Clients may not write to internal topics.
+    * The coordinator's answer (`odradek.txn.machine`) is that of each partition.
 
-Behaviour, for brokers (v4-5, KIP-890; who may act for the cluster):
-    * Many transactions at once. With `verify_only` it is looked whether the partitions are in the
-      transaction; those that are not: TRANSACTION_ABORTABLE, before v5 INVALID_TXN_STATE. Else
-      they are added, as the producers of version 2 leave it to the leaders.
+Behaviour, for brokers (v4-5, KIP-890; with CLUSTER_ACTION):
+    * Several transactions. With `verify_only` it is checked whether the partitions belong to the
+      transaction; if not: TRANSACTION_ABORTABLE, before v5 INVALID_TXN_STATE. Otherwise they are
+      added, for producers of transaction version 2, whose leaders do that.
 
 Versions:
     v2 PRODUCER_FENCED    v3 flexible    v4 many transactions    v5 TRANSACTION_ABORTABLE
@@ -52,7 +52,7 @@ async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest,
     api_version: int,
 ) -> AddPartitionsToTxnResponse:
-    """Ask the coordinator.
+    """Handle it by the coordinator.
 
     Raises:
         ApiError: CLUSTER_AUTHORIZATION_FAILED, from v4 on.
@@ -60,7 +60,7 @@ async def add_partitions_to_txn(
     if api_version >= MANY_SINCE:
         if not session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        # At once: each may have to be written, and none waits for another.
+        # At once: each may have to be written, and they are independent of each other.
         outcomes = await asyncio.gather(
             *(_for_broker(transactions, asked, api_version) for asked in request.transactions)
         )

@@ -2,7 +2,7 @@
 
 Behaviour:
     * A broker that is not the controller: NOT_CONTROLLER.
-    * What was given is never given again, though its answer be lost.
+    * A block is never given twice, even if its response is lost.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from odradek.wire.messages.allocate_producer_ids import (
 async def allocate_producer_ids(
     draw: Callable[[int], Awaitable[tuple[int, int]]], request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """Draw a block for that broker: its first id, and how many."""
+    """Allocate a block for a broker: its first id, and the number of its ids."""
     try:
         first, count = await draw(request.broker_id)
     except ApiError as error:

@@ -3,14 +3,14 @@
 Behaviour:
     * Cluster AlterConfigs; else CLUSTER_AUTHORIZATION_FAILED, for each entity.
     * Any broker stores them. Each entity succeeds or fails on its own.
-    * They are stored and told; this version does not hold clients to them.
+    * Quotas are stored and listed; this version does not enforce them.
 
 Versions:
     v1  flexible
 """
 
 from odradek.broker.admin.clients import ClientAdmin
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError
@@ -25,10 +25,10 @@ from odradek.wire.messages.alter_client_quotas import (
 async def alter_client_quotas(
     admin: ClientAdmin, session: Session, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Answer for every entity."""
+    """Alter the quotas of each entity."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
-        told = AlteredEntry(
+        outcome = AlteredEntry(
             error_message=None,
             entity=[
                 AlteredEntity(entity_type=part.entity_type, entity_name=part.entity_name)
@@ -38,14 +38,14 @@ async def alter_client_quotas(
         changes = {op.key: None if op.remove else op.value for op in entry.ops}
         try:
             session.check_cluster(AclOperation.ALTER_CONFIGS)
-            with store_errors_told():
+            with store_errors_answered():
                 await admin.alter_quotas(
                     {part.entity_type: part.entity_name for part in entry.entity},
                     changes,
                     validate_only=request.validate_only,
                 )
         except ApiError as error:
-            told.error_code = error.code
-            told.error_message = error.message
-        response.entries.append(told)
+            outcome.error_code = error.code
+            outcome.error_message = error.message
+        response.entries.append(outcome)
     return response

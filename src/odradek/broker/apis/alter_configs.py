@@ -1,7 +1,7 @@
 """AlterConfigs (33), versions 0-2: all options of a resource at once.
 
-What is not named falls back to its default, so two who use it at the same time undo each
-other's work: IncrementalAlterConfigs is its successor, and says how the rest is handled.
+Options that are not named fall back to their defaults, so that two clients undo each other's
+changes. IncrementalAlterConfigs is its successor, and describes the other behaviour.
 
 Versions:
     v2  flexible
@@ -26,12 +26,12 @@ from odradek.wire.messages.alter_configs import (
 async def alter_configs(
     admin: ConfigAdmin, session: Session, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Answer for every resource."""
+    """Replace the options of each resource."""
     response = AlterConfigsResponse(throttle_time_ms=0)
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     for resource in request.resources:
         key = resource.resource_type, resource.resource_name
-        told = AlterConfigsResourceResponse(
+        outcome = AlterConfigsResourceResponse(
             error_message=None, resource_type=key[0], resource_name=key[1]
         )
         try:
@@ -39,9 +39,9 @@ async def alter_configs(
             check_once(times[key])
             await _replace(admin, resource, validate_only=request.validate_only)
         except ApiError as error:
-            told.error_code = error.code
-            told.error_message = error.message
-        response.responses.append(told)
+            outcome.error_code = error.code
+            outcome.error_message = error.message
+        response.responses.append(outcome)
     return response
 
 

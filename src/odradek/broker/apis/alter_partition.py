@@ -1,11 +1,11 @@
 """AlterPartition (56), versions 0-3, from a leader to the controller: store another ISR (KIP-497).
 
 Behaviour:
-    * A broker that is not the controller: NOT_CONTROLLER; one that asks in a former life:
+    * A broker that is not the controller: NOT_CONTROLLER; a request of an earlier registration:
       STALE_BROKER_EPOCH.
-    * UNKNOWN_TOPIC_ID is the word of a reign that has loaded all topics: who hears it leads on no
-      longer. Before, the answer is NOT_CONTROLLER.
-    * Each partition is judged on its own: see `odradek.controller.handlers.isr`.
+    * UNKNOWN_TOPIC_ID is only answered by a controller that has loaded all topics, because a leader
+      that gets it stops leading. Before that, the answer is NOT_CONTROLLER.
+    * Each partition succeeds or fails on its own: see `odradek.controller.handlers.isr`.
 
 Versions:
     v1 leader recovery state    v2 topic ids    v3 broker epochs of the members (KIP-903)
@@ -39,9 +39,9 @@ async def alter_partition(
     *,
     announced: Callable[[bytes], str | None],
 ) -> AlterPartitionResponse:
-    """Have the controller judge and store; the caller has checked the asker's right.
+    """Have the controller check and store it; the caller has checked the requester's rights.
 
-    `announced` tells the name that this broker's metadata has for a topic id.
+    `announced` returns the name that this broker's metadata has for a topic id.
     """
     names: dict[str, bytes] = {}
     changes = []
@@ -84,7 +84,7 @@ async def alter_partition(
 def _change(
     topic: str, asked: AlterPartitionPartition, leader: int, api_version: int
 ) -> IsrChange | None:
-    """What is asked for; None if it is no ISR of that leader."""
+    """The requested change; None if it is not a valid ISR of that leader."""
     epochs = {member.broker_id: member.broker_epoch for member in asked.new_isr_with_epochs}
     isr = tuple(epochs) if api_version >= EPOCHS_SINCE else tuple(asked.new_isr)
     if leader not in isr or len(set(isr)) != len(isr):

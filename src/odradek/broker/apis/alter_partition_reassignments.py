@@ -3,12 +3,12 @@
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED.
     * Only the controller's broker can: NOT_CONTROLLER elsewhere, for the request as a whole.
-    * Each partition succeeds or fails on its own. Success means that the reassignment was begun
-      (or taken back); ListPartitionReassignments says what is still under way.
+    * Each partition succeeds or fails on its own. Success means that the reassignment has begun
+      (or is cancelled); ListPartitionReassignments shows what is in progress.
     * INVALID_REPLICA_ASSIGNMENT: no replicas, one twice, a negative id, a new one that is not
-      alive; and a cancellation that would leave nobody in sync.
-    * NO_REASSIGNMENT_IN_PROGRESS: there is nothing to be cancelled.
-    * UNKNOWN_TOPIC_OR_PARTITION, also where the topic is being deleted.
+      registered; or a cancellation that would leave no replica in sync.
+    * NO_REASSIGNMENT_IN_PROGRESS: there is nothing to cancel.
+    * UNKNOWN_TOPIC_OR_PARTITION, also if the topic is being deleted.
     * A partition that is named twice is refused with INVALID_REQUEST (Kafka takes the last).
 """
 
@@ -32,7 +32,7 @@ from odradek.wire.messages.alter_partition_reassignments import (
 async def alter_partition_reassignments(
     controller: ControllerShell, session: Session, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Have the controller begin, and answer for every partition."""
+    """Have the controller begin, and answer for each partition."""
     if not session.authorize(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = [

@@ -1,12 +1,12 @@
-"""AlterReplicaLogDirs (34), versions 1-2: move replicas into other log directories.
+"""AlterReplicaLogDirs (34), versions 1-2: move replicas to other log directories (KIP-113).
 
 Behaviour:
-    * The move is a copy that follows the log in its present directory; when it has caught up it
-      takes its place. Answered when the copy has begun.
-    * A directory that is none of `log.dirs` is LOG_DIR_NOT_FOUND, one that failed
+    * A move is a copy that follows the log in its present directory; when it has caught up it
+      replaces the log. Answered when the copy has begun.
+    * A directory that is not one of `log.dirs` is LOG_DIR_NOT_FOUND, one that failed
       KAFKA_STORAGE_ERROR; a partition not held here UNKNOWN_TOPIC_OR_PARTITION or
-      NOT_LEADER_OR_FOLLOWER as for everybody who asks for it. Where it lies already, a copy that
-      was being made elsewhere is dropped.
+      NOT_LEADER_OR_FOLLOWER as in other requests. If the log is in that directory already, a copy
+      in another directory is dropped.
 
 Versions:
     v2 flexible
@@ -28,7 +28,7 @@ from odradek.wire.messages.alter_replica_log_dirs import (
 def alter_replica_log_dirs(
     moves: LogDirMoves, session: Session, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Begin every move on its own."""
+    """Begin each move on its own."""
     allowed = session.authorize(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for wanted in request.dirs:

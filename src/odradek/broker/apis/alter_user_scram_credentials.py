@@ -3,9 +3,9 @@
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each user.
     * Only the controller's broker stores them: NOT_CONTROLLER elsewhere, for each user.
-    * Each user succeeds or fails as a whole. What is sent is a salted password, what is stored
-      are keys made of it; the iterations are from 4096 to 16384.
-    * They are stored and told; this version lets nobody log in with them.
+    * Each user succeeds or fails as a whole. The request has a salted password, the store keys
+      derived from it; 4096 to 16384 iterations are allowed.
+    * Credentials are stored and listed; this version does not authenticate by them.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.broker.admin.clients import ClientAdmin, check_scram, scram_credential
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError, ErrorCode
@@ -36,7 +36,7 @@ async def alter_user_scram_credentials(
     *,
     is_controller: bool,
 ) -> AlterUserScramCredentialsResponse:
-    """Answer for every user."""
+    """Alter the credentials of each user."""
     response = AlterUserScramCredentialsResponse()
     users: dict[str, list[_Change]] = {}
     asked: list[_Change] = [*request.deletions, *request.upsertions]
@@ -45,16 +45,16 @@ async def alter_user_scram_credentials(
     for number, (user, changes) in enumerate(users.items(), 1):
         if number % SLICE == 0:
             await asyncio.sleep(0)
-        told = AlterUserScramCredentialsResult(user=user, error_message=None)
+        outcome = AlterUserScramCredentialsResult(user=user, error_message=None)
         is_doubled = len({change.mechanism for change in changes}) < len(changes)
         try:
             _check(session, is_controller=is_controller, is_doubled=is_doubled)
-            with store_errors_told():
+            with store_errors_answered():
                 await admin.alter_scram(user, _credentials(user, changes))
         except ApiError as error:
-            told.error_code = error.code
-            told.error_message = error.message
-        response.results.append(told)
+            outcome.error_code = error.code
+            outcome.error_message = error.message
+        response.results.append(outcome)
     return response
 
 

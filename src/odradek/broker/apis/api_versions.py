@@ -1,15 +1,15 @@
-"""ApiVersions (18), versions 0-4: which APIs and versions do you serve?
+"""ApiVersions (18), versions 0-4: the served APIs and their versions.
 
-The first thing every client asks, so the one API whose errors every client has to understand.
+It is the first request of every client, so every client has to understand its errors.
 
 Behaviour:
-    * A version we do not serve is answered in the layout of v0 with UNSUPPORTED_VERSION and
-      one entry, ApiVersions itself: the client tries again with what it finds there (KIP-511).
-    * From v3 on the client says its name and version; characters that could not stand in a
-      metric's name are INVALID_REQUEST.
-    * DescribeState, which is our own, is named to our own clients alone: other clients and brokers
-      never see a key that they do not know.
-    * Features: none, as in any ZooKeeper-mode cluster; but while every broker is ours,
+    * A version that is not served is answered in the layout of v0 with UNSUPPORTED_VERSION and
+      one entry, ApiVersions itself: the client retries with a version from it (KIP-511).
+    * From v3 on the client sends its name and version; characters that are not allowed in the name
+      of a metric are INVALID_REQUEST.
+    * DescribeState, which is our own, is listed for our own clients only: other clients and brokers
+      get no key that they do not know.
+    * Features: none, as in any ZooKeeper-mode cluster; but while every broker is an Odradek broker,
       `transaction.version` 2, and the versions that go with it (`odradek.broker.cluster.features`).
 
 Versions:
@@ -54,7 +54,7 @@ def api_versions(
     own: Iterable[ServedRange],
     features: Features,
 ) -> ApiVersionsResponse:
-    """The list of what is served on this listener; `own` for our own clients alone."""
+    """The APIs served on this listener; `own` are listed for our own clients only."""
     if api_version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _NAME.match(text):

@@ -1,11 +1,12 @@
-"""ControlledShutdown (7), versions 0-3, from a broker to the controller: I want to leave.
+"""ControlledShutdown (7), versions 0-3, from a broker that stops to the controller.
 
 Behaviour:
-    * What the broker leads moves to the next replica in sync, and it leaves every ISR. The answer
-      names what it still leads, because nobody else can.
-    * When all registered brokers leave, nothing moves and nothing is left. A broker that names all
+    * The partitions that the broker leads get another in-sync replica as leader, and it leaves
+      every ISR. The answer names what it still leads, because no other replica can lead.
+    * If all registered brokers stop, no leader moves and none remains. A broker that names all
       of them in `together_with` is answered OPERATION_NOT_ATTEMPTED until all have asked.
-    * A broker that is not the controller: NOT_CONTROLLER; a former life: STALE_BROKER_EPOCH.
+    * A broker that is not the controller: NOT_CONTROLLER; an earlier registration:
+      STALE_BROKER_EPOCH.
 
 Versions:
     v2 broker epoch    v3 flexible
@@ -25,7 +26,7 @@ from odradek.wire.messages.controlled_shutdown import (
 async def controlled_shutdown(
     controller: ControllerShell, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
-    """Have the controller move what can be moved; the caller has checked the asker's right."""
+    """Have the controller move the leaders; the caller has checked the requester's rights."""
     try:
         answer = await controller.ask(
             ControlledShutdownRequested(

@@ -1,10 +1,10 @@
-"""CreateAcls (30), versions 1-3: ACLs are stored.
+"""CreateAcls (30), versions 1-3: store ACLs.
 
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each.
     * Without `authorizer.class.name`: SECURITY_DISABLED, for each.
-    * Each is judged on its own; those that may be are stored together, by pattern. One that is
-      there already is made again without complaint.
+    * Each is checked on its own; valid ones are stored together, by pattern. One that exists
+      already is no error.
 
 Versions:
     v1  prefixed patterns    v2  flexible    v3  user resources
@@ -19,7 +19,7 @@ from odradek.broker.admin.acls import (
     Binding,
     check_new,
 )
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.coord.layout_security import AclEntry, ResourcePattern
 from odradek.model.acl import AclOperation, ResourceType
@@ -35,7 +35,7 @@ from odradek.wire.messages.create_acls import (
 async def create_acls(
     admin: AclAdmin, session: Session, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    """Answer for every ACL."""
+    """Create each ACL."""
     outcomes: list[Binding | ApiError] = []
     for creation in request.creations:
         try:
@@ -46,27 +46,27 @@ async def create_acls(
             outcomes.append(error.with_traceback(None))
     failure: ApiError | None = None
     try:
-        with store_errors_told():
+        with store_errors_answered():
             await admin.create([outcome for outcome in outcomes if isinstance(outcome, Binding)])
     except ApiError as error:
         failure = error
     response = CreateAclsResponse()
     for outcome in outcomes:
-        told = outcome if isinstance(outcome, ApiError) else failure
+        error_answered = outcome if isinstance(outcome, ApiError) else failure
         response.results.append(
             AclCreationResult(
-                error_code=told.code if told else ErrorCode.NONE,
-                error_message=told.message if told else None,
+                error_code=error_answered.code if error_answered else ErrorCode.NONE,
+                error_message=error_answered.message if error_answered else None,
             )
         )
     return response
 
 
 def _binding(creation: AclCreation) -> Binding:
-    """What is to be made.
+    """The ACL to create.
 
     Raises:
-        ApiError: INVALID_REQUEST, there is no such thing.
+        ApiError: INVALID_REQUEST, a code is unknown or not allowed here.
     """
     concrete = (
         creation.resource_type in list(ResourceType)[2:]

@@ -1,7 +1,7 @@
-"""CreateDelegationToken (38), versions 1-3: answered as a broker that has no delegation tokens.
+"""CreateDelegationToken (38), versions 1-3: refused, as by a broker without delegation tokens.
 
 Behaviour:
-    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not tell who is asking.
+    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client.
     * DELEGATION_TOKEN_AUTH_DISABLED on any other: there is no `delegation.token.secret.key`.
 
 Versions:
@@ -19,7 +19,7 @@ from odradek.wire.messages.create_delegation_token import (
 def create_delegation_token(
     session: Session, request: CreateDelegationTokenRequest, api_version: int
 ) -> CreateDelegationTokenResponse:
-    """Refuse."""
+    """The error, with the owner and the requester that the request names."""
     kind, _, name = session.principal.partition(":")
     response = CreateDelegationTokenResponse(
         error_code=refusal(session),

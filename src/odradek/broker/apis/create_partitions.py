@@ -3,10 +3,10 @@
 Behaviour:
     * Only the controller's broker adds partitions: NOT_CONTROLLER elsewhere, for each.
     * Topic Alter; else TOPIC_AUTHORIZATION_FAILED.
-    * The number only ever grows; a topic that is being deleted or reassigned is left alone.
-    * Answered when this broker's metadata shows a leader for every partition; REQUEST_TIMED_OUT
-      if it does not when the time is up.
-    * `__consumer_offsets` and `__transaction_state` do not grow: INVALID_PARTITIONS, for their keys
+    * The number can only grow; a topic that is being deleted or reassigned is refused.
+    * Answered when this broker's metadata has a leader for every partition; REQUEST_TIMED_OUT
+      if it does not in time.
+    * `__consumer_offsets` and `__transaction_state` do not grow: INVALID_PARTITIONS; their keys
       are hashed over the number of partitions
       (see `odradek.broker.coordinators.coordinator_counts`).
 
@@ -32,7 +32,7 @@ from odradek.wire.messages.create_partitions import (
 async def create_partitions(
     admin: TopicAdmin, session: Session, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Answer for every topic; one that is named twice is answered once."""
+    """Answer for each topic; one that is named twice is answered once."""
     outcomes: dict[str, ApiError | None] = dict(_refused(admin, session, request.topics))
     wanted = [_wanted(topic) for topic in request.topics if topic.name not in outcomes]
     try:

@@ -1,18 +1,18 @@
-"""CreateTopics (19), versions 2-7: new topics, answered when they can be used.
+"""CreateTopics (19), versions 2-7: new topics, answered when clients can use them.
 
 Behaviour:
-    * Only the controller's broker makes topics: NOT_CONTROLLER elsewhere, for each.
+    * Only the controller's broker creates topics: NOT_CONTROLLER elsewhere, for each.
     * Cluster Create, or Topic Create for the name; else TOPIC_AUTHORIZATION_FAILED.
     * A name twice in one request: INVALID_REQUEST for both.
-    * What is wrong with a topic is told for it alone, in Kafka's words.
-    * `validate_only` goes all the way but the writing.
-    * Answered when this broker's metadata shows a leader for every partition; those of which it
-      does not when the time is up are REQUEST_TIMED_OUT (and come to be all the same).
-    * Who may describe the configuration (Topic DescribeConfigs) is told it, the number of
-      partitions, the replication factor and the id; who may not is told that.
+    * Each topic has its own error, with Kafka's message.
+    * `validate_only` does everything except writing.
+    * Answered when this broker's metadata has a leader for every partition; topics without are
+      REQUEST_TIMED_OUT when the time is up (and are created nevertheless).
+    * Configuration, number of partitions, replication factor and id are only in the answer if the
+      client has Topic DescribeConfigs; otherwise TOPIC_AUTHORIZATION_FAILED for these.
 
 Versions:
-    v4  defaults (-1)    v5  flexible; tells configs    v7  tells topic ids
+    v4  defaults (-1)    v5  flexible; configs in the answer    v7  topic ids in the answer
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ from odradek.wire.messages.create_topics import (
 async def create_topics(
     admin: TopicAdmin, session: Session, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Answer for every topic."""
+    """Create each topic."""
     refused = dict(_refused(admin, session, request.topics))
     try:
         made = await admin.create(
@@ -85,7 +85,7 @@ def _wanted(topic: CreatableTopic) -> WantedTopic:
 
 
 class _Results:
-    """The results of one request. Topics with the same options are told the same list."""
+    """The results of one request. Topics with the same options share one list."""
 
     def __init__(self, admin: TopicAdmin, session: Session) -> None:
         self._admin = admin

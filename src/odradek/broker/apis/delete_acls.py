@@ -1,9 +1,9 @@
-"""DeleteAcls (31), versions 1-3: the ACLs that match filters go, and are told.
+"""DeleteAcls (31), versions 1-3: delete and list the ACLs that match filters.
 
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each filter.
     * Without `authorizer.class.name`: SECURITY_DISABLED, for each filter.
-    * An ACL that several filters match is told for each, and deleted once.
+    * An ACL that several filters match is listed for each, and deleted once.
 
 Versions:
     v1  prefixed patterns    v2  flexible    v3  user resources
@@ -17,7 +17,7 @@ from odradek.broker.admin.acls import (
     Binding,
     permission_of,
 )
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError
@@ -33,13 +33,13 @@ from odradek.wire.messages.delete_acls import (
 async def delete_acls(
     admin: AclAdmin, session: Session, request: DeleteAclsRequest
 ) -> DeleteAclsResponse:
-    """Answer for every filter."""
+    """Delete what each filter matches."""
     response = DeleteAclsResponse()
     for asked in request.filters:
         try:
             session.check_cluster(AclOperation.ALTER)
             admin.check_configured("No Authorizer is configured.")
-            with store_errors_told():
+            with store_errors_answered():
                 gone = await _delete(admin, asked)
         except ApiError as error:
             result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)

@@ -1,7 +1,7 @@
 """DeleteGroups (42), versions 0-2: removes groups without members, and their offsets.
 
 Behaviour:
-    * A group with members is a NON_EMPTY_GROUP, one that does not exist is GROUP_ID_NOT_FOUND.
+    * A group with members: NON_EMPTY_GROUP; one that does not exist: GROUP_ID_NOT_FOUND.
     * Group Delete, or GROUP_AUTHORIZATION_FAILED for that group.
 
 Versions:
@@ -24,7 +24,7 @@ from odradek.wire.messages.delete_groups import (
 def delete_groups(
     groups: GroupShell, session: Session, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
-    """Answer every group on its own."""
+    """Delete each group on its own."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=name, error_code=_delete(groups, session, name))

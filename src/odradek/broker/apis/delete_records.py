@@ -1,12 +1,12 @@
-"""DeleteRecords (21), versions 0-2: everything before an offset goes.
+"""DeleteRecords (21), versions 0-2: delete all records below an offset.
 
 Behaviour:
     * -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE, one below the log
       start changes nothing.
     * A topic that is only compacted keeps its records: POLICY_VIOLATION.
-    * Answered when every replica that is there has let go of them, with the lowest of their log
-      start offsets; REQUEST_TIMED_OUT if that takes longer than the asker's time-out. A replica
-      whose broker is not registered is not waited for: it will begin where the leader does.
+    * Answered when every registered replica has deleted them, with the lowest of their log start
+      offsets; REQUEST_TIMED_OUT if that takes longer than the request's time-out. A replica on a
+      broker that is not registered is not waited for: it will truncate to the leader's log start.
 
 Versions:
     v2  flexible
@@ -36,7 +36,7 @@ _UNKNOWN: Final = -1
 
 
 class _Deletion:
-    """What was asked of one partition, while its followers are waited for."""
+    """The deletion in one partition, while it waits for the followers."""
 
     def __init__(self, index: int) -> None:
         self.done = False
@@ -47,17 +47,17 @@ class _Deletion:
         self._index = index
 
     def deleted(self, low_watermark: int) -> None:
-        """All have let go."""
+        """Every registered replica has deleted the records."""
         self.end(
             DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=low_watermark)
         )
 
     def failed(self, error: ErrorCode) -> None:
-        """Another leads now, or nobody."""
+        """The partition is not led here any more."""
         self.end(_result(self._index, error))
 
     def end(self, result: DeleteRecordsPartitionResult) -> None:
-        """There is an answer."""
+        """Set the result, unless there is one."""
         if not self.done:
             self.done = True
             self.result.set_result(result)
@@ -66,7 +66,7 @@ class _Deletion:
 async def delete_records(
     replicas: ReplicaManager, session: Session, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Answer every partition on its own, and all when the last has its answer."""
+    """Handle each partition on its own; answered when the last one has its result."""
     response = DeleteRecordsResponse()
     waiting: list[tuple[Partition, _Deletion]] = []
     deadline_s = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
@@ -90,7 +90,7 @@ def _begin(
     topic: DeleteRecordsTopic,
     waiting: list[tuple[Partition, _Deletion]],
 ) -> list[_Deletion]:
-    """Delete here what may be deleted; `waiting` gets what is not answered by that."""
+    """Delete on this broker; `waiting` gets the partitions that wait for followers."""
     refusal = _topic_refusal(session, topic.name)
     deletions = []
     for asked in topic.partitions:

@@ -1,14 +1,14 @@
-"""DeleteTopics (20), versions 1-6: topics go, by name or by id.
+"""DeleteTopics (20), versions 1-6: delete topics, by name or by id.
 
 Behaviour:
     * Only the controller's broker deletes topics: NOT_CONTROLLER elsewhere, for each.
     * delete.topic.enable=false: TOPIC_DELETION_DISABLED (INVALID_REQUEST before v3).
-    * Topic Delete; else TOPIC_AUTHORIZATION_FAILED. Who asks by id and may not even describe the
-      topic learns neither its name nor that it exists: UNKNOWN_TOPIC_ID.
+    * Topic Delete; else TOPIC_AUTHORIZATION_FAILED. By id, a client without Topic Describe gets
+      neither the topic's name nor that it exists: UNKNOWN_TOPIC_ID.
     * Name and id both, or neither, for one topic: INVALID_REQUEST.
-    * A topic named twice is deleted once, and told twice.
-    * Answered when this broker's metadata shows the topic no longer; REQUEST_TIMED_OUT if it
-      still does when the time is up. Deletion goes on, and waits for replicas that are offline.
+    * A topic named twice is deleted once, and answered twice.
+    * Answered when this broker's metadata does not have the topic any more; REQUEST_TIMED_OUT if it
+      still does when the time is up. Deletion continues, and waits for replicas that are offline.
 
 Versions:
     v3  TOPIC_DELETION_DISABLED    v4  flexible    v5  error messages    v6  by id
@@ -31,7 +31,7 @@ from odradek.wire.schema import ZERO_UUID
 
 
 class _Asked(NamedTuple):
-    name: str | None  # None: the id is not known, or may not be
+    name: str | None  # None: the id is unknown, or the client may not describe the topic
     topic_id: bytes
     error: ApiError | None
 
@@ -39,7 +39,7 @@ class _Asked(NamedTuple):
 async def delete_topics(
     admin: TopicAdmin, session: Session, request: DeleteTopicsRequest, api_version: int
 ) -> DeleteTopicsResponse:
-    """Answer for every topic."""
+    """Delete each topic."""
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     asked = list(_judge(admin, session, states, api_version))
     valid = (topic.name for topic in asked if topic.error is None)

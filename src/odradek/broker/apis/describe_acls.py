@@ -16,7 +16,7 @@ from odradek.broker.admin.acls import (
     AclFilter,
     permission_of,
 )
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.coord.layout_security import ResourcePattern
 from odradek.model.acl import AclOperation
@@ -32,7 +32,7 @@ from odradek.wire.messages.describe_acls import (
 async def describe_acls(
     admin: AclAdmin, session: Session, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    """Answer with what matches, by resource."""
+    """List the matching ACLs by resource."""
     wanted = AclFilter(
         request.resource_type_filter,
         request.resource_name_filter,
@@ -46,13 +46,13 @@ async def describe_acls(
         session.check_cluster(AclOperation.DESCRIBE)
         admin.check_configured("No Authorizer is configured on the broker")
         wanted.check()
-        with store_errors_told():
+        with store_errors_answered():
             found = await admin.describe(wanted)
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     resources: dict[ResourcePattern, DescribeAclsResource] = {}
     for pattern, entry in found:
-        told = resources.setdefault(
+        outcome = resources.setdefault(
             pattern,
             DescribeAclsResource(
                 resource_type=pattern.resource_type,
@@ -60,7 +60,7 @@ async def describe_acls(
                 pattern_type=PATTERN_PREFIXED if pattern.prefixed else PATTERN_LITERAL,
             ),
         )
-        told.acls.append(
+        outcome.acls.append(
             AclDescription(
                 principal=entry.principal,
                 host=entry.host,

@@ -2,14 +2,14 @@
 
 Behaviour:
     * Cluster DescribeConfigs; else CLUSTER_AUTHORIZATION_FAILED.
-    * Any broker answers, from the store. Strict: entities with no other type than those asked for.
+    * Any broker answers, from the store. `strict`: only entities without further types.
 
 Versions:
     v1  flexible
 """
 
 from odradek.broker.admin.clients import ClientAdmin, Component
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError
@@ -25,11 +25,11 @@ from odradek.wire.messages.describe_client_quotas import (
 async def describe_client_quotas(
     admin: ClientAdmin, session: Session, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Answer with what matches."""
+    """List the matching entities with their quotas."""
     components = [Component(c.entity_type, c.match_type, c.match) for c in request.components]
     try:
         session.check_cluster(AclOperation.DESCRIBE_CONFIGS)
-        with store_errors_told():
+        with store_errors_answered():
             found = await admin.describe_quotas(components, strict=request.strict)
     except ApiError as error:
         return DescribeClientQuotasResponse(

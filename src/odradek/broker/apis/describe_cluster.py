@@ -32,7 +32,7 @@ def describe_cluster(
         )
         return DescribeClusterResponse(
             error_code=error,
-            error_message="the request was sent to a broker, and brokers are all there is here",
+            error_message="this is a broker; the cluster has no KRaft controllers",
             cluster_authorized_operations=NOT_ASKED_FOR,
         )
     operations = NOT_ASKED_FOR

@@ -1,12 +1,12 @@
-"""DescribeConfigs (32), versions 1-4: options, their values, and where each comes from.
+"""DescribeConfigs (32), versions 1-4: options, their values, and the source of each.
 
 Behaviour:
-    * Topics: Topic DescribeConfigs. Any broker answers; a broker's own options count where the
-      topic has none.
-    * Brokers: Cluster DescribeConfigs. The broker itself is asked; an empty name asks for what
-      is set for all brokers.
+    * Topics: Topic DescribeConfigs. Any broker answers; its own options are the defaults of
+      topics.
+    * Brokers: Cluster DescribeConfigs. The request goes to the broker itself; an empty name means
+      what is set for all brokers.
     * Broker loggers (levels): as brokers, by id.
-    * Secrets, and what is set and not known, are told without their value.
+    * Secrets and unknown options are listed without their values.
     * Each resource fails on its own; one that is named twice fails the second time.
 
 Versions:
@@ -42,10 +42,10 @@ SLICE: Final = 10  # resources described before others may run
 async def describe_configs(
     admin: ConfigAdmin, session: Session, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Answer for every resource."""
+    """Describe each resource."""
     response = DescribeConfigsResponse(throttle_time_ms=0)
     seen: set[tuple[int, str]] = set()
-    told: dict[int, tuple[Sequence[DescribedOption], list[DescribeConfigsResourceResult]]] = {}
+    outcome: dict[int, tuple[Sequence[DescribedOption], list[DescribeConfigsResourceResult]]] = {}
     for number, resource in enumerate(request.resources):
         if number % SLICE == SLICE - 1:
             await asyncio.sleep(0)
@@ -62,10 +62,10 @@ async def describe_configs(
             result.error_code = error.code
             result.error_message = error.message
         else:
-            # What was described once is told once: most topics have the same options.
-            known = told.get(id(entries))
+            # Most topics have the same options: one list serves all of them.
+            known = outcome.get(id(entries))
             if known is None:
-                known = told[id(entries)] = (
+                known = outcome[id(entries)] = (
                     entries,
                     [
                         _told(
@@ -82,7 +82,7 @@ async def describe_configs(
 
 
 def _check_new(seen: set[tuple[int, str]], resource: DescribeConfigsResource) -> None:
-    """Describe each resource once: eight bytes ask for kilobytes."""
+    """Describe each resource once: a request of eight bytes gets kilobytes."""
     key = resource.resource_type, resource.resource_name
     if key in seen:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -90,10 +90,10 @@ def _check_new(seen: set[tuple[int, str]], resource: DescribeConfigsResource) ->
 
 
 def check_may(session: Session, resource_type: int, name: str, *, describe: bool) -> None:
-    """Whether this peer may describe (or alter) the options of a resource.
+    """Check that this client may describe (or alter) the options of a resource.
 
     Raises:
-        ApiError: it may not, or such things have no options.
+        ApiError: it may not, or this type of resource has no options.
     """
     operation = AclOperation.DESCRIBE_CONFIGS if describe else AclOperation.ALTER_CONFIGS
     if resource_type == TOPIC:
@@ -107,7 +107,7 @@ def check_may(session: Session, resource_type: int, name: str, *, describe: bool
 
 
 def check_logger_broker(admin: ConfigAdmin, resource: str) -> None:
-    """Refuse to speak of another broker's loggers.
+    """Refuse requests for another broker's loggers.
 
     Raises:
         ApiError: the resource is not this broker.

@@ -1,9 +1,9 @@
 """DescribeGroups (15), versions 0-5: state, members and assignment of groups.
 
 Behaviour:
-    * A group that nobody knows is `Dead`, and no error.
-    * Subscriptions and assignments are told of a stable group alone; before that they are not
-      settled.
+    * A group that does not exist is `Dead`, which is not an error.
+    * Subscriptions and assignments are listed for a stable group only; before that they are not
+      decided.
     * Group Describe, or GROUP_AUTHORIZATION_FAILED for that group.
 
 Versions:
@@ -27,7 +27,7 @@ from odradek.wire.messages.describe_groups import (
 def describe_groups(
     groups: GroupShell, session: Session, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Answer every group on its own."""
+    """Describe each group on its own."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         described = _describe(groups, session, group_id)

@@ -1,11 +1,11 @@
-"""DescribeLogDirs (35), versions 1-4: what lies in which log directory, and how large it is.
+"""DescribeLogDirs (35), versions 1-4: the replicas in each log directory, and their sizes.
 
 Behaviour:
     * No topics (null) means all that this broker holds.
     * `offset_lag` is how far a replica's LEO is behind the high watermark; of a copy that is
       being made in another directory, how far it is behind the present one.
-    * A directory that failed is KAFKA_STORAGE_ERROR. Who may not describe the cluster gets an
-      empty list and (v3) CLUSTER_AUTHORIZATION_FAILED.
+    * A failed directory: KAFKA_STORAGE_ERROR. A client without Cluster Describe gets an empty list
+      and (v3) CLUSTER_AUTHORIZATION_FAILED.
 
 Versions:
     v2 flexible    v3 top-level error    v4 size and free space of the volume
@@ -31,7 +31,7 @@ from odradek.wire.messages.describe_log_dirs import (
 def describe_log_dirs(
     logs: Logs, session: Session, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Answer from what is loaded; only the free space is asked of the disk."""
+    """Answer from memory; only the free space is read from the disk."""
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = None if request.topics is None else _asked(logs, request.topics)

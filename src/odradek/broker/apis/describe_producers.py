@@ -1,9 +1,9 @@
-"""DescribeProducers (61), version 0: the producers that a replica remembers, leader or follower.
+"""DescribeProducers (61), version 0: the producers in a replica's state, leader or follower.
 
 Behaviour:
     * Each partition on its own: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION,
       UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (there is no replica here).
-    * It shows how a transaction hangs: open here since an offset, and unknown to its coordinator.
+    * It shows a hanging transaction: open here since an offset, but not known to its coordinator.
 """
 
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -24,7 +24,7 @@ from odradek.wire.messages.describe_producers import (
 def describe_producers(
     replicas: ReplicaManager, session: Session, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe those of each partition."""
+    """Describe the producers of each partition."""
     response = DescribeProducersResponse()
     for topic in request.topics:
         refusal = _refusal(session, topic.name)

@@ -5,9 +5,8 @@ host needs, over the listener that clients use and with its rights.
 
 Behaviour:
     * Read-only, and a description of the cluster: DESCRIBE on the cluster, else
-      CLUSTER_AUTHORIZATION_FAILED.
-    * A report that is not there, or fields that it does not understand: INVALID_REQUEST, with the
-      reason.
+    * Read-only. DESCRIBE on the cluster, else CLUSTER_AUTHORIZATION_FAILED.
+    * An unknown report, or invalid fields: INVALID_REQUEST, with the reason.
     * One answer is made at a time, in slices of the loop; one of more than `BYTES_MAX` is
       POLICY_VIOLATION: ask for one topic, partition or group.
 """
@@ -35,7 +34,7 @@ async def describe_state(
     """Make a report.
 
     Raises:
-        ApiError: the peer may not ask, or what it asks for cannot be reported.
+        ApiError: the client may not ask for it, or the report cannot be made.
     """
     from odradek.broker.reports import report_routes  # noqa: PLC0415 - the first tool loads them
 

@@ -3,8 +3,8 @@
 Behaviour:
     * Each id on its own: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_COORDINATOR,
       COORDINATOR_LOAD_IN_PROGRESS, TRANSACTIONAL_ID_NOT_FOUND; an empty one INVALID_REQUEST.
-    * Of the partitions only those whose topic may be described are told; while markers are on the
-      way, those that have none yet.
+    * Only partitions whose topic the client may describe are listed; while markers are being
+      written, only those without a marker.
 """
 
 from itertools import groupby
@@ -26,7 +26,7 @@ from odradek.wire.messages.describe_transactions import (
 def describe_transactions(
     transactions: TransactionShell, session: Session, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe each."""
+    """Describe each transaction."""
     return DescribeTransactionsResponse(
         transaction_states=[
             _describe(transactions, session, name) for name in request.transactional_ids

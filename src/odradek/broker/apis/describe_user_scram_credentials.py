@@ -2,14 +2,14 @@
 
 Behaviour:
     * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED.
-    * None, or no user at all: everybody who has credentials.
+    * Null, or no user at all: all users with credentials.
     * RESOURCE_NOT_FOUND for a user without; DUPLICATE_RESOURCE for one that is named twice.
 """
 
 from collections import Counter
 
 from odradek.broker.admin.clients import ClientAdmin
-from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError, ErrorCode
@@ -24,12 +24,12 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 async def describe_user_scram_credentials(
     admin: ClientAdmin, session: Session, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Answer for every user."""
+    """Describe the credentials of each user."""
     response = DescribeUserScramCredentialsResponse(error_message=None)
     try:
         session.check_cluster(AclOperation.DESCRIBE)
         times = Counter(user.name for user in request.users or ())
-        with store_errors_told():
+        with store_errors_answered():
             users = list(times) or await admin.users_with_scram()
             for user in users:
                 response.results.append(await _describe(admin, user, times[user]))
@@ -43,17 +43,17 @@ async def describe_user_scram_credentials(
 async def _describe(
     admin: ClientAdmin, user: str, times: int
 ) -> DescribeUserScramCredentialsResult:
-    told = DescribeUserScramCredentialsResult(user=user, error_message=None)
+    outcome = DescribeUserScramCredentialsResult(user=user, error_message=None)
     try:
         _check_once(user, times)
-        told.credential_infos = [
+        outcome.credential_infos = [
             CredentialInfo(mechanism=mechanism, iterations=iterations)
             for mechanism, iterations in await admin.describe_scram(user)
         ]
     except ApiError as error:
-        told.error_code = error.code
-        told.error_message = error.message
-    return told
+        outcome.error_code = error.code
+        outcome.error_message = error.message
+    return outcome
 
 
 def _check_once(user: str, times: int) -> None:

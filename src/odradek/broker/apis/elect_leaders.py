@@ -1,12 +1,12 @@
-"""ElectLeaders (43), versions 0-2: leadership to the preferred replica, or to one out of sync.
+"""ElectLeaders (43), versions 0-2: elect the preferred replica, or one that is out of sync.
 
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each partition named as well.
     * Only the controller's broker can: NOT_CONTROLLER elsewhere, for each.
-    * PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: nobody may be elected.
-    * ELECTION_NOT_NEEDED: it leads already. Who asks for all partitions is not told of these.
-    * Answered when this broker's metadata shows the leaders that were elected; REQUEST_TIMED_OUT
-      for those that do not show when the time is up.
+    * PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica can be elected.
+    * ELECTION_NOT_NEEDED: it leads already; not listed if the request is for all partitions.
+    * Answered when this broker's metadata has the elected leaders; REQUEST_TIMED_OUT
+      for partitions where it does not in time.
 
 Versions:
     v1  unclean election, a code for the request as a whole    v2  flexible
@@ -49,7 +49,7 @@ async def elect_leaders(
     request: ElectLeadersRequest,
     api_version: int,
 ) -> ElectLeadersResponse:
-    """Have the elections held, and wait until their outcome shows here."""
+    """Have the controller elect, and wait until the metadata has the outcome."""
     names = None
     if request.topic_partitions is not None:
         named = (TopicPartition(t.topic, n) for t in request.topic_partitions for n in t.partitions)
@@ -66,7 +66,7 @@ async def elect_leaders(
         admin.check_term()
         answer = await controller.ask(ElectionsRequested(kind, names), ElectionsAnswer)
     except ApiError as error:
-        # Without a code for the whole (v0), who asked for all could not tell it from success.
+        # v0 has no error for the whole request: without a list it would look like success.
         every = names if names is not None else _all_of(admin.metadata)
         return _response(dict.fromkeys(every, error.code), ErrorCode.NONE)
     errors = dict(answer.errors)
@@ -93,7 +93,7 @@ async def _wait_for(
                 or shown.leader_epoch > leader.leader_epoch
                 or ((shown.leader, shown.leader_epoch) == (leader.leader, leader.leader_epoch))
             ):
-                del waiting[name]  # it leads, or its reign is over again
+                del waiting[name]  # it leads, or another leader was elected after it
         return not waiting
 
     if not await metadata.wait_until(all_show, deadline_ms):

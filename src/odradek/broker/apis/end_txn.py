@@ -1,9 +1,9 @@
 """EndTxn (26), versions 0-5: commit or abort.
 
 Behaviour:
-    * Answered when the decision is written, on all replicas in sync; the markers go out then.
-    * From v5 on the transaction is one of version 2: its end raises the epoch, and the response
-      tells the producer the id and epoch in which it goes on (KIP-890, `odradek.txn.machine`).
+    * Answered when the decision is written on all in-sync replicas; the markers are sent then.
+    * From v5 on the transaction is one of version 2: its end raises the epoch, and the response has
+      the id and epoch with which the producer continues (KIP-890, `odradek.txn.machine`).
 
 Versions:
     v2 PRODUCER_FENCED    v3 flexible    v4 TRANSACTION_ABORTABLE    v5 epoch in the response
@@ -25,7 +25,7 @@ VERSION_2_SINCE: Final = 5
 async def end_txn(
     transactions: TransactionShell, session: Session, request: EndTxnRequest, api_version: int
 ) -> EndTxnResponse:
-    """Ask the coordinator."""
+    """Have the coordinator end the transaction."""
     name = request.transactional_id
     if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

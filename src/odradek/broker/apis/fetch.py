@@ -1,19 +1,19 @@
 """Fetch (1), versions 4-17: read record batches, as a consumer or as a follower.
 
 Behaviour:
-    * Answered when `min_bytes` are there, something has to be said at once (an error, a
-      diverging epoch), or `max_wait_ms` are over. A follower owed a newer HW is answered within
-      milliseconds; at once where consumers may read from it.
+    * Answered when `min_bytes` are readable, when something has to be answered at once (an error, a
+      diverging epoch), or after `max_wait_ms`. A follower gets a newer HW within milliseconds, or
+      at once if consumers may read from it.
     * The first partition with data gives at least one batch, however large; after it the
       response stays within `max_bytes`.
     * Consumers read up to the high watermark, or up to the last stable offset with the list of
       aborted transactions; followers up to the end of the log.
-    * A follower's fetch acknowledges everything before its offset. Only who may act for the
-      cluster may call himself a follower (CVE-2018-1288).
-    * Records beyond the first MiB are read from the log when the fetcher takes them. A fetch
-      behind others of its connection is executed when these are answered.
+    * A follower's fetch acknowledges everything below its offset. Only clients with CLUSTER_ACTION
+      may fetch as followers (CVE-2018-1288).
+    * Records beyond the first MiB are read from the log while the response is sent. A fetch
+      behind other requests of its connection is handled when these are answered.
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
-      only partitions with records or news; a full one names all.
+      only partitions with records or changes; a full one names all.
 
 Versions:
     see `odradek.wire.messages.fetch`
@@ -61,7 +61,7 @@ LARGE_BYTES: Final = 16 << 10  # a request above this size is decoded in slices
 
 
 class FetchApi:
-    """Serves Fetch; owns the fetch sessions of one broker."""
+    """Handles Fetch; has the fetch sessions of one broker."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -80,7 +80,7 @@ class FetchApi:
         throttle_replicas: ReplicationQuota | None = None,
         turns: Turns,
     ) -> None:
-        """`nearest` knows the replicas by rack (KIP-392); None: consumers read at the leader."""
+        """`nearest` selects replicas by rack (KIP-392); None: consumers read from the leader."""
         self.nearest = nearest
         self._throttle_replicas = throttle_replicas
         self.sessions = FetchSessionCache(slots=session_slots)
@@ -98,9 +98,9 @@ class FetchApi:
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> Coroutine[Any, Any, None] | None:
-        """Answer now, or wait in the purgatory. What is left to do if it is large."""
+        """Answer now, or wait in the purgatory. Returns the rest of a large request."""
         if connection.in_flight:
-            connection.put_back(frame)  # its answer would wait in memory for theirs
+            connection.put_back(frame)  # its response would wait in memory for theirs
             return None
         if len(frame) > LARGE_BYTES:
             return self._in_slices(connection, header, position, frame, connection.later())
@@ -128,9 +128,9 @@ class FetchApi:
         frame: memoryview,
         slot: ResponseSlot,
     ) -> None:
-        """Begin a request of many partitions, in turns with everything else.
+        """Begin a request of many partitions, in turns with other work.
 
-        What it reads it reads at once: a session must not miss what becomes ready meanwhile.
+        It reads without interruption, so that no partition becomes ready unnoticed meanwhile.
         """
         turns = self._turns
         decode = sliced_decoder(FetchRequest, header.api_version)
@@ -157,7 +157,7 @@ class FetchApi:
     def _fetcher(
         self, request: FetchRequest, api_version: int, follower_id: int
     ) -> Fetcher | ErrorCode:
-        """The session that this request goes on with, or a new one."""
+        """The session that this request continues, or a new one."""
         by_topic_id = api_version >= BY_TOPIC_ID_SINCE
         monotonic_ms = self.monotonic_ms()
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -171,14 +171,14 @@ class FetchApi:
                 return resumed
             assert isinstance(resumed, Fetcher)
             if resumed.follower_id != follower_id:
-                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # a follower's is not for others
+                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # the session of another follower
             if resumed.waiting is not None and not resumed.waiting.done:
-                # Its fetcher has given up on it, and moves on to other offsets now.
+                # The fetcher has given up the earlier request, and continues at other offsets.
                 resumed.waiting.expire()
             self._wants(resumed, request, follower_id, monotonic_ms)
             if not 0 < len(resumed.partitions) <= resumed.partitions_max:
-                # As in Kafka a session of nothing is none; nor is one that has outgrown its room.
-                # Its fetcher will ask for another.
+                # As in Kafka an empty session is closed; so is one that has become too large. The
+                # fetcher then asks for another.
                 self.sessions.close(resumed.id)
                 resumed.id = NO_SESSION
             return resumed
@@ -227,11 +227,11 @@ class FetchApi:
         follower_epoch: int,
         monotonic_ms: MonotonicMs,
     ) -> None:
-        """A follower has what is before the offsets it names.
+        """A follower has everything below the offsets of its fetch.
 
-        Who has registered anew meanwhile, and goes on with his session, says it of all of them:
-        he is the same process, and has lost nothing. Where nothing is written he names none of
-        them again, and could not join the ISR in a registration that is over (KIP-903).
+        A follower that has registered again and continues its session acknowledges all partitions:
+        it is the same process and has lost nothing. In idle partitions it names none of them
+        again, and could not join the ISR with the former broker epoch (KIP-903).
         """
         keys = [item.key for item in named]
         if follower_epoch != fetcher.follower_epoch:
@@ -304,7 +304,7 @@ class FetchApi:
             quota.record(count_bytes, self.monotonic_ms())
 
     def waits(self, partition: Partition, follower_id: int) -> bool:
-        """Whether a follower that is not in sync has had too much of throttled partitions."""
+        """Whether a throttled follower that is not in sync has exceeded the leader's quota."""
         quota, leader = self._throttle_replicas, partition.leader
         return (
             quota is not None
@@ -315,7 +315,7 @@ class FetchApi:
         )
 
     def storage_failed(self, error: StorageError) -> None:
-        """A read failed: the directory goes offline, which answers whoever reads from it."""
+        """A read failed: its log directory goes offline, which answers the waiting requests."""
         self._replicas.storage_failed(error)
 
 
@@ -348,7 +348,7 @@ class FetchCall(Waiting):
         self.patient = api.nearest is None
 
     def run(self) -> None:
-        """The first look."""
+        """Read for the first time: answer, or wait."""
         reading = self._read()
         if reading.cold is not None or not self._is_enough(reading):
             reading.close()
@@ -365,7 +365,7 @@ class FetchCall(Waiting):
         slot.lost = self._abandoned
 
     def look_again(self) -> None:
-        """Something is ready."""
+        """Read again: a partition is ready."""
         reading = self._read()
         if reading.cold is None and self._is_enough(reading):
             self._finish(reading)
@@ -377,7 +377,7 @@ class FetchCall(Waiting):
             self._sleep(reading)
 
     def expire(self) -> None:
-        """The time is up: answer with what there is, from memory if need be with nothing."""
+        """The time is up: answer with what is in memory, or with nothing."""
         reading = self._read()
         self._finish(reading)
 
@@ -404,9 +404,9 @@ class FetchCall(Waiting):
 
     @property
     def _may_leave_leader(self) -> bool:
-        """Whether this is a consumer that knows of reading elsewhere, where that is wanted.
+        """Whether this is a consumer that may read from a follower.
 
-        One who compares replicas always does (Kafka's `DEBUGGING_CONSUMER_ID`).
+        A consumer with the replica id -2 always may (Kafka's `DEBUGGING_CONSUMER_ID`).
         """
         if self.header.api_version < RACK_SINCE:
             return False
@@ -450,7 +450,7 @@ class FetchCall(Waiting):
             self._warm(reading.cold)
 
     def _warm(self, cold: ColdRead) -> None:
-        """Have the data brought into memory, then look again."""
+        """Load data into memory, then read again."""
 
         def loaded(error: StorageError | None) -> None:
             if error is not None:
@@ -485,7 +485,7 @@ class FetchCall(Waiting):
 
 
 def _refused_follower(header: RequestHeader, request: FetchRequest) -> list[Buffer]:
-    """A client that may not act for the cluster gets an error for each partition (as by Kafka)."""
+    """The answer to a follower's fetch without CLUSTER_ACTION: an error for each partition."""
     by_id = header.api_version >= BY_TOPIC_ID_SINCE
     topics = [
         (
@@ -512,7 +512,7 @@ def _refused(header: RequestHeader, error: ErrorCode) -> list[Buffer]:
 
 
 def _has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:
-    """Whether a follower's log up to its offset is the leader's: only then is it acknowledged."""
+    """Whether a follower's log below its offset is the leader's; only then it is acknowledged."""
     log = partition.log
     if log is None or not log.log_start_offset <= wanted.fetch_offset <= log.leo:
         return False
@@ -526,7 +526,7 @@ _DEBUGGER: Final = -2
 
 
 def follower_of(request: FetchRequest) -> int:
-    """The broker that asks, or -1 for a consumer."""
+    """The id of the follower that fetches, or -1 for a consumer."""
     state = request.replica_state
     return state.replica_id if state is not None else request.replica_id
 

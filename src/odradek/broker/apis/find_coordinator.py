@@ -1,10 +1,10 @@
-"""FindCoordinator (10), versions 0-6: which broker minds this group or transactional id?
+"""FindCoordinator (10), versions 0-6: the coordinator of a group or transactional id.
 
 The coordinator is the leader of one partition of an internal topic, chosen by the hash of the
-key (Java's string hash). The internal topic is made when it is first asked for.
+key (Java's string hash). The internal topic is created when it is first needed.
 
 Behaviour:
-    * COORDINATOR_NOT_AVAILABLE while the topic is being made or its partition has no leader.
+    * COORDINATOR_NOT_AVAILABLE while the topic is being created or its partition has no leader.
     * An unknown type of key is INVALID_REQUEST.
 
 Versions:

@@ -1,8 +1,8 @@
-"""Heartbeat (12), versions 0-4: a member is alive, and learns whether its group rebalances.
+"""Heartbeat (12), versions 0-4: a member extends its session, and learns of a rebalance.
 
 Behaviour:
-    * REBALANCE_IN_PROGRESS while members are to join again; the session is prolonged all the same.
-    * While the coordinator loads every heartbeat gets NONE: the members are not known yet.
+    * REBALANCE_IN_PROGRESS while members have to rejoin; the session is extended nevertheless.
+    * While the coordinator loads, the answer is NONE: the members are not known yet.
     * Group Read, or GROUP_AUTHORIZATION_FAILED.
 
 Versions:
@@ -19,7 +19,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def heartbeat(groups: GroupShell, session: Session, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Prolong a session."""
+    """Extend a member's session."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     coordinator = groups.find(request.group_id)

@@ -1,11 +1,11 @@
-"""IncrementalAlterConfigs (44), versions 0-1: single options set, deleted, appended to, shortened.
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from options.
 
 Behaviour:
     * Topics: Topic AlterConfigs, any broker. Brokers: Cluster AlterConfigs, the broker itself; an
       empty name means all brokers. Broker loggers: the broker itself; set and delete only.
-    * What a resource has set after the change is checked as a whole before it is stored.
+    * The options of a resource after the change are checked as a whole before they are stored.
     * Each resource succeeds or fails on its own; one that is named twice is not changed at all.
-    * Answered when this broker goes by what it stored.
+    * Answered when this broker has applied what it stored.
 
 Versions:
     v1  flexible
@@ -41,12 +41,12 @@ from odradek.wire.messages.incremental_alter_configs import (
 async def incremental_alter_configs(
     admin: ConfigAdmin, session: Session, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Answer for every resource."""
+    """Alter the options of each resource."""
     response = IncrementalAlterConfigsResponse(throttle_time_ms=0)
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     for resource in request.resources:
         key = resource.resource_type, resource.resource_name
-        told = AlterConfigsResourceResponse(
+        outcome = AlterConfigsResourceResponse(
             error_message=None, resource_type=key[0], resource_name=key[1]
         )
         try:
@@ -54,9 +54,9 @@ async def incremental_alter_configs(
             check_once(times[key])
             await _alter(admin, resource, validate_only=request.validate_only)
         except ApiError as error:
-            told.error_code = error.code
-            told.error_message = error.message
-        response.responses.append(told)
+            outcome.error_code = error.code
+            outcome.error_message = error.message
+        response.responses.append(outcome)
     return response
 
 

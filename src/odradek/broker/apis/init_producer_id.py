@@ -1,14 +1,15 @@
 """InitProducerId (22), versions 0-5: a producer id for an idempotent or transactional producer.
 
 Behaviour:
-    * Without a transactional id: a fresh id in epoch 0. Nothing is remembered of it here; the
-      partitions it writes to will know it.
+    * Without a transactional id: a new id in epoch 0. It is not stored here; the partitions that
+      the producer writes to will have it in their state.
     * A producer that lost track may name its present id and epoch (v3, KIP-360): without a
-      transactional id it gets a fresh one all the same. One of the two alone is INVALID_REQUEST.
-    * With a transactional id: the id that it always had in the next epoch, so that whoever has the
-      one before is out; what that one has open is aborted first, and CONCURRENT_TRANSACTIONS
-      until it is (`odradek.txn.machine`). An empty id is INVALID_REQUEST; a time-out that is not
-      positive or above `transaction.max.timeout.ms` INVALID_TRANSACTION_TIMEOUT.
+      transactional id it gets a new id nevertheless. One of the two alone is INVALID_REQUEST.
+    * With a transactional id: the id that it has always had, in the next epoch, which fences the
+      producer with the former epoch. An open transaction is aborted first, and the answer is
+      CONCURRENT_TRANSACTIONS until it is (`odradek.txn.machine`). An empty id is INVALID_REQUEST; a
+      time-out that is not positive or above `transaction.max.timeout.ms` is
+      INVALID_TRANSACTION_TIMEOUT.
 
 Versions:
     v2 flexible    v3 present id and epoch    v4 PRODUCER_FENCED    v5 TRANSACTION_ABORTABLE
@@ -24,7 +25,7 @@ from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-FENCED_SINCE: Final = 4  # before, clients know PRODUCER_FENCED by another name
+FENCED_SINCE: Final = 4  # earlier clients know PRODUCER_FENCED by another name
 
 
 async def init_producer_id(
@@ -36,7 +37,7 @@ async def init_producer_id(
     *,
     topics: Iterable[str],
 ) -> InitProducerIdResponse:
-    """Ask the coordinator, or draw an id. `topics` are all there are, for the authorization."""
+    """Have the coordinator answer, or allocate an id. `topics` are all topics, for the rights."""
     transactional_id = request.transactional_id
     refusal = _refusal_of(session, request, topics)
     if refusal is not ErrorCode.NONE:
@@ -79,7 +80,7 @@ def _refusal_of(
 
 
 def _may_be_idempotent(session: Session, topics: Iterable[str]) -> bool:
-    """Who may write anywhere may do it idempotently (KIP-679)."""
+    """Whether a client may write to any topic: then it may do so idempotently (KIP-679)."""
     return session.authorize(
         AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
     ) or any(session.authorize(AclOperation.WRITE, ResourceType.TOPIC, topic) for topic in topics)

@@ -1,10 +1,10 @@
-"""JoinGroup (11), versions 0-9: a member enters a group, or returns for a rebalance.
+"""JoinGroup (11), versions 0-9: a member joins a group, or rejoins for a rebalance.
 
 Behaviour:
     * Answered when the next generation begins; only the answer to its leader has all members. A
       member that joins again with the same protocols is answered at once.
     * A new member gets an id with MEMBER_ID_REQUIRED, and sends the request again with it (v4).
-      A static member (v5) need not.
+      A static member (v5) does not need to.
     * An instance id that another member uses: FENCED_INSTANCE_ID.
     * A session timeout outside of `group.min.session.timeout.ms` and its maximum:
       INVALID_SESSION_TIMEOUT; a full group: GROUP_MAX_SIZE_REACHED; no protocol in common with
@@ -42,7 +42,7 @@ _REASON_CHARACTERS_MAX: Final = 255
 def join_group(
     groups: GroupShell, session: Session, request: JoinGroupRequest, api_version: int
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Join, and wait for the generation."""
+    """Join, and answer when the generation begins."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "", api_version)
     coordinator = groups.find(request.group_id)

@@ -1,12 +1,12 @@
 """LeaderAndIsr (4), versions 0-7, from the controller: lead or follow these partitions.
 
 Behaviour:
-    * An older controller, or an order for an earlier life of this broker: refused whole.
-    * For each partition only a newer reign (or a newer partition epoch in the same) is obeyed;
-      the others are answered STALE_CONTROLLER_EPOCH.
-    * A name that is no topic's, a leader out of sync, the same replica twice: INVALID_REQUEST.
-    * A partition whose directory has failed is KAFKA_STORAGE_ERROR: the controller takes its
-      replica here for offline.
+    * A former controller, or a request for an earlier registration of this broker: refused.
+    * Each partition changes only for a newer leader epoch, or a newer partition epoch in the same
+      leader epoch; the others are answered STALE_CONTROLLER_EPOCH.
+    * An invalid topic name, a leader outside the ISR, the same replica twice: INVALID_REQUEST.
+    * A partition whose log directory has failed is KAFKA_STORAGE_ERROR: the controller marks the
+      replica offline.
 
 Versions:
     v2 broker epoch    v3 adding, removing    v4 flexible    v5 topic ids, type
@@ -29,7 +29,7 @@ from odradek.wire.messages.leader_and_isr import (
 async def leader_and_isr(
     replicas: ReplicaManager, request: LeaderAndIsrRequest
 ) -> LeaderAndIsrResponse:
-    """Carry out the order; the caller has checked the controller's and the broker's epoch."""
+    """Change the roles; the caller has checked controller epoch and broker epoch."""
     orders = []
     names = {}
     for topic in request.topic_states:
@@ -75,7 +75,7 @@ def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> Le
 
 
 def _problem(state: LeaderAndIsrPartitionState) -> str | None:
-    """Why no controller can have decided this; None if one can."""
+    """Why the state is invalid; None if it is valid."""
     if min(state.partition_index, state.leader_epoch, state.partition_epoch) < 0:
         return "partition, leader epoch and partition epoch must not be negative"
     if not state.isr or len(set(state.isr)) < len(state.isr):

@@ -1,9 +1,9 @@
-"""LeaveGroup (13), versions 0-5: members leave at once instead of being timed out.
+"""LeaveGroup (13), versions 0-5: members leave at once instead of by their session timeout.
 
 Behaviour:
-    * Each of many (v3) succeeds or fails on its own. A static member may be removed by its
-      instance id alone; with a member id that is not its present one it is FENCED_INSTANCE_ID.
-    * In a group that does not exist each member is an UNKNOWN_MEMBER_ID.
+    * Each of several members (v3) succeeds or fails on its own. A static member can be removed by
+      its instance id alone; with a former member id it is FENCED_INSTANCE_ID.
+    * In a group that does not exist each member is UNKNOWN_MEMBER_ID.
     * Group Read, or GROUP_AUTHORIZATION_FAILED.
 
 Versions:
@@ -32,7 +32,7 @@ _REASON_CHARACTERS_MAX: Final = 255
 def leave_group(
     groups: GroupShell, session: Session, request: LeaveGroupRequest, api_version: int
 ) -> LeaveGroupResponse:
-    """Remove members."""
+    """Remove the members, and answer for each."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     coordinator = groups.find(request.group_id)

@@ -1,9 +1,9 @@
 """ListGroups (16), versions 0-5: the groups that this broker coordinates.
 
 Behaviour:
-    * COORDINATOR_LOAD_IN_PROGRESS beside those that are known while others are being loaded.
-    * Filters take any of several states or types, in upper or lower case; none takes all.
-      A type that nobody knows matches nothing.
+    * While some groups are being loaded: COORDINATOR_LOAD_IN_PROGRESS, with the loaded groups.
+    * A filter has several states or types, in upper or lower case; an empty one matches all.
+      An unknown type matches nothing.
     * Cluster Describe shows all; otherwise those with Group Describe.
 
 Versions:
@@ -24,7 +24,7 @@ _CLASSIC: Final = "classic"  # the only type there is without KIP-848
 def list_groups(
     groups: GroupShell, session: Session, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    """Name them."""
+    """List the groups that match and that the client may describe."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     sees_all = session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)

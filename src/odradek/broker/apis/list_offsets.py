@@ -1,17 +1,17 @@
-"""ListOffsets (2), versions 1-9: where does a partition begin, end, or reach a time?
+"""ListOffsets (2), versions 1-9: the first or last offset of a partition, or that of a time.
 
 Behaviour:
     * timestamp >= 0: the first record stamped at or after it, and its stamp; -1, -1 if none.
-    * -1 latest: the high watermark; the last stable offset for read_committed; the log's end
-      for a follower. Right after an election the high watermark may still lie before the epoch's
-      first offset: what was readable before would seem gone, so OFFSET_NOT_AVAILABLE (KIP-207).
-    * -2 earliest, -4 earliest local (KIP-405; everything is local here).
+    * -1 latest: the high watermark; the last stable offset for read_committed; the log end offset
+      for a follower. Right after an election the high watermark may still be below the epoch's
+      first offset, so that records seem to be missing: OFFSET_NOT_AVAILABLE (KIP-207).
+    * -2 earliest, -4 earliest local (KIP-405; every log is local here).
     * -3 the record with the largest timestamp (v7).
     * -5 last tiered offset (v9): nothing is tiered, so offset -1.
     * A partition that is named twice is INVALID_REQUEST.
-    * Replica id -2, "debugging": the end of the log that lies here, and its last leader epoch,
-      whoever leads. Apache Kafka has it for kafka-replica-verification; here a controller asks so
-      where nobody in sync is beyond doubt.
+    * Replica id -2, "debugging": the log end offset of this replica and its last leader epoch,
+      also on a follower. Apache Kafka has it for kafka-replica-verification; here a controller
+      uses it if every in-sync replica may have lost records.
 
 Versions:
     v2 isolation level    v4 leader epochs    v6 flexible    v7 -3    v8 -4    v9 -5
@@ -45,7 +45,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-# The version from which on a special timestamp may be asked for.
+# The first version in which a special timestamp is allowed.
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 LEADER_EPOCH_SINCE: Final = 4
 READ_COMMITTED: Final = 1
@@ -58,7 +58,7 @@ SLICE: Final = 500  # partitions answered before others may run
 async def list_offsets(
     replicas: ReplicaManager, session: Session, request: ListOffsetsRequest, api_version: int
 ) -> ListOffsetsResponse:
-    """Answer every partition on its own. Waits where a search in time has to ask the disk."""
+    """Answer each partition on its own. A search by time may have to wait for the disk."""
     if request.replica_id == DEBUGGING_REPLICA and session.authorize(
         AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ):
@@ -97,7 +97,7 @@ def _leave_out_epochs(answers: list[ListOffsetsPartitionResponse], api_version: 
 
 
 def log_ends(logs: Logs, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Where the logs end that lie here, as files; the caller has checked the asker's right."""
+    """The log end offsets of replicas here; the caller has checked the requester's rights."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -114,7 +114,7 @@ def _log_end(logs: Logs, topic: str, asked: ListOffsetsPartition) -> ListOffsets
     if log is not None:
         return _found(asked, _UNKNOWN, log.leo, log.epochs.latest_epoch)
     if logs.has_offline_dir:
-        return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR)  # it may well be in there
+        return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR)  # the log may be in that directory
     return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -134,7 +134,7 @@ async def _answer(
             replicas.storage_failed(error)
     except ApiError as error:
         return _refusal(asked, error.code)
-    # Deleted while we read, or its directory has failed.
+    # It was deleted meanwhile, or its log directory has failed.
     return _refusal(asked, partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -164,7 +164,7 @@ async def _search(
 
 
 async def _place_in_time(replicas: ReplicaManager, log: Log, when: int) -> StampedOffset | None:
-    """The record asked for."""
+    """The record that a timestamp refers to; None if there is none."""
     if when == LATEST_TIERED:
         return None
     wait = False

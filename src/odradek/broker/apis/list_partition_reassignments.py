@@ -1,10 +1,10 @@
-"""ListPartitionReassignments (46), version 0: the reassignments that are under way.
+"""ListPartitionReassignments (46), version 0: the reassignments in progress.
 
 Behaviour:
     * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED.
-    * Only the controller's broker knows: NOT_CONTROLLER elsewhere.
-    * Of the partitions that are named, or of all, those whose replicas come or go. Others, and
-      those that do not exist, are left out without a word.
+    * Only the controller's broker answers: NOT_CONTROLLER elsewhere.
+    * Lists those of the named partitions (or of all) that have adding or removing replicas. Others,
+      and partitions that do not exist, are left out.
 """
 
 from odradek.broker.controller.shell import ControllerShell
@@ -25,7 +25,7 @@ from odradek.wire.messages.list_partition_reassignments import (
 async def list_partition_reassignments(
     controller: ControllerShell, session: Session, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Ask the controller."""
+    """Have the controller list them."""
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     names = None

@@ -1,10 +1,10 @@
 """ListTransactions (66), versions 0-1: the transactions that this broker coordinates.
 
 Behaviour:
-    * Only those whose transactional id may be described. While a coordinator loads:
+    * Only transactions whose id the client may describe. While a coordinator loads:
       COORDINATOR_LOAD_IN_PROGRESS.
-    * Filters: states by name, of which those that are no state are told; producer ids; and those
-      that are open for longer than so many milliseconds.
+    * Filters: states by name, of which unknown ones are returned; producer ids; and a duration in
+      milliseconds, for transactions that are open for longer.
 
 Versions:
     v1 filter by duration
@@ -25,7 +25,7 @@ from odradek.wire.messages.list_transactions import (
 def list_transactions(
     transactions: TransactionShell, session: Session, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List them."""
+    """List the transactions that match."""
     listed = transactions.transactions()
     wall_ms = transactions.wall_ms()
     names = set(STATE_NAMES.values())

@@ -1,30 +1,30 @@
 """Metadata (3), versions 0-12.
 
-Who are the brokers, which topics are there, who leads their partitions. Answered from the
-metadata cache alone.
+The brokers, the topics, and the leaders of their partitions. Answered from the metadata cache
+alone.
 
 Behaviour:
-    * No topics asked for (null; in v0 an empty list) means all; an empty list means none.
-    * A topic that is not there is made where the asker and `auto.create.topics.enable` allow
-      it, and answered LEADER_NOT_AVAILABLE until it shows: clients ask again.
-    * A topic the asker may not describe does not show whether it exists.
-    * A partition whose leader is dead, or unreachable on the asker's listener, has an error.
-    * A topic with an id is looked up by it and its name is ignored, as Java's AdminClient sends
-      an empty one. By id, or without a name, before v12: INVALID_REQUEST for every topic.
-    * A broker that no controller has announced to anybody yet knows of no broker, not even of
-      itself. Who asks is answered when it does; after the time in which a dead controller would
-      have been replaced, the connection is closed. Apache Kafka answers without brokers at once,
-      and librdkafka 2.16 then forgets those it knew: docs/decisions.md.
+    * No topics (null; in v0 an empty list) means all; an empty list means none.
+    * A topic that does not exist is created if the client and `auto.create.topics.enable` allow
+      it, and answered LEADER_NOT_AVAILABLE until the metadata has it: clients retry.
+    * The answer for a topic that the client may not describe does not show whether it exists.
+    * A partition whose leader is not registered, or lacks the client's listener, has an error.
+    * A topic with an id is looked up by it and its name is ignored, because Java's AdminClient
+      sends an empty one. By id, or without a name, before v12: INVALID_REQUEST for every topic.
+    * Before its first UpdateMetadata a broker has no brokers in its metadata, not even itself. The
+      answer waits for it; after the time in which a failed controller is replaced, the connection
+      is closed. Apache Kafka answers without brokers at once, and librdkafka 2.16 then drops the
+      brokers that it had: docs/decisions.md.
 
 Versions:
     v4  `allow_auto_topic_creation`     v5  offline replicas      v7  leader epochs
     v8  authorized operations (those of the cluster left in v11)
     v9  flexible    v10 topic ids    v12 topics may be asked for by id
 
-The same question of the same principal in the same version on the same listener has the same
+The same request of the same principal in the same version on the same listener has the same
 answer until the metadata (or an ACL) changes, so the encoded answer is kept until then
 (`MetadataApi`).
-Answers with thousands of partitions are put together in slices.
+Answers with thousands of partitions are made in slices.
 """
 
 import asyncio
@@ -55,30 +55,30 @@ THROTTLE_TIME_SINCE: Final = 3
 SLICE: Final = 1_000  # partitions described before others may run
 BY_ID_SINCE: Final = 12
 ANSWERS_MAX: Final = 256
-# Of all answers that are kept. Names that were asked for are kept too: a question may be larger
-# than its answer.
+# For all answers that are kept, with the names of their requests: a request may be larger than its
+# answer.
 ANSWERS_BYTES_MAX: Final = 16 << 20
 _NAME_BYTES: Final = 256
 
 
 class TopicMaker(Protocol):
-    """Makes topics that somebody asked about."""
+    """Creates topics that requests have named."""
 
     def make(self, names: Iterable[str]) -> None:
-        """Begin to create these with the broker's defaults; whoever asks again will see."""
+        """Begin to create topics with the broker's defaults."""
 
 
 class _Key(NamedTuple):
     api_version: int
     listener: str
     principal: str
-    client_host: str  # an ACL may speak of it
+    client_host: str  # an ACL may name it
     topics: tuple[tuple[str | None, bytes], ...] | None
     flags: tuple[bool, bool, bool]
 
 
 class MetadataApi:
-    """Serves Metadata; keeps the answers of the present metadata."""
+    """Handles Metadata; keeps the encoded answers for the present metadata."""
 
     def __init__(
         self,
@@ -105,9 +105,9 @@ class MetadataApi:
         *,
         part: int | None = None,
     ) -> Encoded | Message | Awaitable[Encoded | Message]:
-        """Answer at once, from what was encoded before or anew; a large answer takes turns.
+        """Answer at once, from a kept answer or a new one; a large answer takes turns.
 
-        `part`: the index of this part of a larger question, whose answer is not kept.
+        `part`: the index of this part of a larger request, whose answer is not kept.
         """
         if not self._cache.brokers:
             return self._when_announced(session, request, api_version, part)
@@ -120,7 +120,7 @@ class MetadataApi:
     ) -> Encoded | Message:
         if not await self._cache.wait_for(
             lambda: bool(self._cache.brokers), self._announced_within_ms
-        ):  # this answer has no place for an error: the connection is closed
+        ):  # the response has no field for an error: the connection is closed
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
         if part is not None:
             return self._fresh(session, request, api_version, part)
@@ -146,8 +146,8 @@ class MetadataApi:
     def _fresh(
         self, session: Session, request: MetadataRequest, api_version: int, part: int = 0
     ) -> MetadataResponse:
-        # Topics of the first parts are made before the last ones are looked at: what one request
-        # may begin is bounded here, not by what is being made at a time.
+        # Topics of the first parts are created before the last parts are handled, so the number
+        # that one request may create is limited here, too.
         makes = part < MADE_AT_ONCE // PART
         return metadata(
             self._cache,
@@ -177,7 +177,7 @@ class MetadataApi:
         return response
 
     def _version(self, session: Session) -> tuple[int, int]:
-        """An answer that was kept holds as long as this does: the metadata, and who may see it."""
+        """A kept answer is valid while this is the same: versions of the metadata and the ACLs."""
         return self._cache.version, session.authorizer.version
 
     def _keep(
@@ -186,7 +186,7 @@ class MetadataApi:
         if len(self._answers) >= ANSWERS_MAX or api_version < THROTTLE_TIME_SINCE:
             return response
         if any(topic.error_code for topic in response.topics):
-            return response  # it may change without the metadata: a topic may be made
+            return response  # it is not kept, because a topic may be created
         answer = Encoded(encoder(MetadataResponse, api_version)(response))
         size_bytes = len(answer.body) + _NAME_BYTES * len(key.topics or ())
         if self._answers_bytes + size_bytes <= ANSWERS_BYTES_MAX:
@@ -212,14 +212,14 @@ def _key(session: Session, request: MetadataRequest, api_version: int) -> _Key:
 
 
 def asks_for_all(request: MetadataRequest, api_version: int) -> bool:
-    """Whether all topics are asked for: null, or in v0 an empty list."""
+    """Whether the request is for all topics: null, or in v0 an empty list."""
     return request.topics is None or (api_version == 0 and not request.topics)
 
 
 def _head(
     cache: MetadataCache, session: Session, request: MetadataRequest, cluster_id: str
 ) -> MetadataResponse:
-    """All but the topics."""
+    """The answer without its topics."""
     response = MetadataResponse(
         cluster_id=cluster_id,
         controller_id=cache.controller_id if cache.controller_id in cache.brokers else NO_LEADER,
@@ -270,7 +270,7 @@ def metadata(
     seen: set[str | bytes] = set()
     for topic in asked:
         name = topic.name
-        # An id decides, whatever the name: Java's AdminClient sends an empty name beside it.
+        # An id takes precedence: Java's AdminClient sends an empty name beside it.
         if name is None or topic.topic_id != ZERO_UUID:
             if topic.topic_id not in seen:
                 seen.add(topic.topic_id)
@@ -284,7 +284,7 @@ def metadata(
 
 
 class _Answer:
-    """The part of the answer that speaks of topics asked for one by one."""
+    """The part of the answer about topics that the request names."""
 
     def __init__(self, cache: MetadataCache, session: Session, maker: TopicMaker | None) -> None:
         self._cache = cache
@@ -297,7 +297,7 @@ class _Answer:
         if topic is None or not self._session.authorize(
             AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name
         ):
-            # One that may not be seen looks like one that is not there.
+            # A topic that may not be described looks like one that does not exist.
             return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         return _describe(self._cache, self._session, topic, operations)
 
@@ -381,14 +381,14 @@ def _partition(
 
 
 def cluster_operations(session: Session) -> int:
-    """The operations on the cluster that this peer may do, for those who may describe it."""
+    """The operations on the cluster that this client may do, if it may describe it."""
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(session, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def authorized_operations(session: Session, resource_type: ResourceType, name: str) -> int:
-    """The operations this peer may do, as the bit field of KIP-430."""
+    """The operations that this client may do, as the bit field of KIP-430."""
     bits = 0
     for operation in OPERATIONS[resource_type]:
         if session.authorize(operation, resource_type, name):

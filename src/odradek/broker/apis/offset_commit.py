@@ -6,10 +6,10 @@ Behaviour:
       REBALANCE_IN_PROGRESS between JoinGroup and SyncGroup.
     * Answered when committed, or after `offsets.commit.timeout.ms`: REQUEST_TIMED_OUT.
     * Metadata longer than `offset.metadata.max.bytes`: OFFSET_METADATA_TOO_LARGE, for that
-      partition alone; more of it than a batch takes: INVALID_COMMIT_OFFSET_SIZE.
-    * A retention time (v2-4) keeps an offset for so long after the commit; -1 as all others.
+      partition only; too much for a batch in all: INVALID_COMMIT_OFFSET_SIZE.
+    * A retention time (v2-4) keeps an offset for so long after the commit; -1 for the default.
     * Group Read and Topic Read, or GROUP_ and TOPIC_AUTHORIZATION_FAILED; topics and partitions
-      that are not there are UNKNOWN_TOPIC_OR_PARTITION.
+      that do not exist are UNKNOWN_TOPIC_OR_PARTITION.
 
 Versions:
     v5 no retention time    v6 leader epochs    v7 static members    v8 flexible
@@ -37,11 +37,11 @@ from odradek.wire.messages.offset_commit import (
 )
 
 _NO_RETENTION: Final = -1
-_LATEST_MS: Final = (1 << 63) - 1  # a retention may be as long as that
+_LATEST_MS: Final = (1 << 63) - 1  # a retention time may be this long
 
 
 class RequestedCommit(Protocol):
-    """The commit for one partition, as both OffsetCommit and TxnOffsetCommit have it."""
+    """The commit for one partition, of OffsetCommit or TxnOffsetCommit."""
 
     partition_index: int
     committed_offset: int
@@ -102,7 +102,7 @@ def sort_commits(  # noqa: PLR0913 - what a commit is checked by, and where it g
     offsets: dict[TopicPartition, CommittedOffset],
     refused: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Put commits for partitions that may be committed to `offsets`, errors to `refused`."""
+    """Put valid commits into `offsets`, and the errors of the others into `refused`."""
     known = cache.topic(topic_name)
     error = ErrorCode.NONE
     if not session.authorize(AclOperation.READ, ResourceType.TOPIC, topic_name):
@@ -126,7 +126,7 @@ def sort_commits(  # noqa: PLR0913 - what a commit is checked by, and where it g
 
 
 def with_refused(answer: object, refused: Mapping[TopicPartition, ErrorCode]) -> PartitionsAnswer:
-    """The coordinator's answer, and what was refused before."""
+    """The coordinator's answer, with the partitions that were refused before."""
     assert isinstance(answer, PartitionsAnswer), answer
     return replace(answer, partitions={**answer.partitions, **refused})
 

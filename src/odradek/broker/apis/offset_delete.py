@@ -1,11 +1,11 @@
 """OffsetDelete (47), version 0: removes committed offsets of a group (KIP-496).
 
 Behaviour:
-    * A group without members: all that is asked for. A group of consumers: what none of them
-      subscribes to; the others are GROUP_SUBSCRIBED_TO_TOPIC. Any other group: NON_EMPTY_GROUP.
+    * A group without members: all that are named. A group of consumers: topics to which no member
+      subscribes; the others are GROUP_SUBSCRIBED_TO_TOPIC. Any other group: NON_EMPTY_GROUP.
     * A group that does not exist: GROUP_ID_NOT_FOUND.
     * Group Delete, or GROUP_AUTHORIZATION_FAILED; Topic Read, or TOPIC_AUTHORIZATION_FAILED;
-      partitions that are not there are UNKNOWN_TOPIC_OR_PARTITION.
+      partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from odradek.wire.messages.offset_delete import (
 def offset_delete(
     groups: GroupShell, cache: MetadataCache, session: Session, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    """Remove offsets."""
+    """Remove committed offsets, and answer for each partition."""
     group_id = request.group_id
     if not session.authorize(AclOperation.DELETE, ResourceType.GROUP, group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -1,9 +1,9 @@
-"""OffsetFetch (9), versions 1-9: committed offsets of a group, from v8 on of many.
+"""OffsetFetch (9), versions 1-9: committed offsets of a group, from v8 on of several groups.
 
 Behaviour:
     * A partition without a committed offset, and a group that does not exist: offset -1, no error.
-    * None instead of topics (v2): all offsets of the group.
-    * `require_stable` (v7): UNSTABLE_OFFSET_COMMIT where a commit or a transaction is under way.
+    * Null instead of topics (v2): all offsets of the group.
+    * `require_stable` (v7): UNSTABLE_OFFSET_COMMIT while a commit or a transaction is in progress.
     * Group Describe, or GROUP_AUTHORIZATION_FAILED for that group; Topic Describe, or
       TOPIC_AUTHORIZATION_FAILED, and with all offsets of a group they are left out.
 

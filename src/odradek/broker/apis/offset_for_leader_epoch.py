@@ -1,17 +1,17 @@
 """OffsetForLeaderEpoch (23), versions 2-4.
 
-A follower (or a consumer) that may have a diverging log asks where an epoch ended, and
-truncates to the answer. This is what replaced truncating to the high watermark (KIP-101).
+A follower (or a consumer) whose log may diverge asks where an epoch ends, and truncates to the
+answer. It has replaced truncation to the high watermark (KIP-101).
 
 Behaviour:
-    * The epoch asked for is the current one: it ends at the log end offset.
-    * It is older: the largest known epoch not above it, and where that one ended (KIP-279).
-    * It is older than all we know: itself, ending where our oldest epoch begins.
-    * It is newer than ours: epoch -1, offset -1.
+    * The requested epoch is the current one: it ends at the log end offset.
+    * It is older: the largest epoch in the log that is not above it, and its end (KIP-279).
+    * It is older than all epochs in the log: itself; it ends where the oldest one begins.
+    * It is newer than the current one: epoch -1, offset -1.
     * Cluster ClusterAction, or Topic Describe for each; else TOPIC_AUTHORIZATION_FAILED.
 
 Versions:
-    v2  `current_leader_epoch`: the asker is fenced if it believes in another leader
+    v2  `current_leader_epoch`: a requester with another leader epoch is fenced
     v3  `replica_id` (-1 for a consumer)
     v4  flexible
 """
@@ -32,7 +32,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 def offset_for_leader_epoch(
     replicas: ReplicaManager, session: Session, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Answer every partition on its own."""
+    """Answer each partition on its own."""
     response = OffsetForLeaderEpochResponse()
     is_broker = session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     for topic in request.topics:

@@ -1,27 +1,27 @@
 """Produce (0), versions 0-12: append record batches.
 
 Behaviour:
-    * acks=0: appended, never answered; an error closes the connection, or the producer would
-      never learn of it.
-    * acks=1: answered when the leader has it. acks=-1 (all): when the high watermark has passed
-      it, that is when every replica in sync has it.
-    * acks=-1 with fewer in sync than `min.insync.replicas`: NOT_ENOUGH_REPLICAS, not appended;
-      where they become too few after the append the high watermark stands still, and the time
-      runs out: REQUEST_TIMED_OUT.
-    * Each partition succeeds or fails on its own. What is wrong with a batch is in
-      `odradek.record.validate`, what is wrong with its sequence in `odradek.log.producer_state`.
-    * A batch sent again by an idempotent producer is answered with the offset it got then. One
-      behind another that was refused for the moment is refused alike (`broker.produce_refusals`).
-    * The first batch of a transaction in a partition is appended when the transaction's
-      coordinator has said that the partition belongs to it (KIP-890). Until then its bytes are
-      kept; later batches need no question. `transaction.partition.verification.enable`.
-    * Records are looked at here while that takes little (`SPEND_NS` for what came in one read);
-      what takes longer goes to a worker, and nothing behind it of the same peer is handled before
-      it is appended or refused.
+    * acks=0: appended, never answered; an error closes the connection, because the producer has no
+      other way to notice it.
+    * acks=1: answered when the leader has appended it. acks=-1 (all): when the high watermark has
+      passed it, which means that every in-sync replica has it.
+    * acks=-1 with fewer in-sync replicas than `min.insync.replicas`: NOT_ENOUGH_REPLICAS, not
+      appended. If there are too few after the append, the high watermark does not advance, and the
+      request times out: REQUEST_TIMED_OUT.
+    * Each partition succeeds or fails on its own. Errors of a batch are in
+      `odradek.record.validate`, errors of its sequence in `odradek.log.producer_state`.
+    * A duplicate of an idempotent producer is answered with the offset of the first copy. A batch
+      after one that was refused temporarily gets the same error (`broker.produce_refusals`).
+    * The first batch of a transaction in a partition is appended when the transaction coordinator
+      has confirmed that the partition belongs to it (KIP-890). Until then its bytes are kept;
+      later batches are not verified. `transaction.partition.verification.enable`.
+    * Records are checked on the loop while that is short (`SPEND_NS` for what came in one read);
+      longer checks go to a worker, and the client's next request is not handled before the batch is
+      appended or refused.
     * A request of many partitions is decoded, appended and answered in slices; its connection is
       held until it is answered.
-    * v0-2 (message formats 0 and 1) are advertised, for librdkafka of old turns compression off
-      where they are not; they are answered UNSUPPORTED_VERSION, as by Kafka 4.
+    * v0-2 (message formats 0 and 1) are advertised, because old librdkafka disables compression
+      without them; they are answered UNSUPPORTED_VERSION, as by Kafka 4.
 
 Versions:
     see `odradek.wire.messages.produce`
@@ -74,29 +74,29 @@ from odradek.wire.schema import Buffer
 log = logging.getLogger(__name__)
 
 ALL: Final = -1
-# A member of an enumeration is looked up by its class each time: here that would be felt.
+# Globals: the attribute look-up in an enumeration would cost time in every request.
 _NONE: Final = ErrorCode.NONE
 _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 _EMPTY: Final = memoryview(b"")
 FORMAT_2_SINCE: Final = 3
-# From when on a client knows TRANSACTION_ABORTABLE, and that the leader adds its partitions.
+# The first versions whose clients know TRANSACTION_ABORTABLE, and let the leader add partitions.
 ABORTABLE_SINCE: Final = 11
 ADDS_PARTITIONS_SINCE: Final = 12
 
-# What may be spent at once on the records of all batches that came in one read.
+# The time for checking records on the loop, for all batches that came in one read.
 SPEND_NS: Final = 2_000_000
 # A request above this size that names many partitions is handled in slices of so many.
 LARGE_BYTES: Final = 16 << 10
 SLICE: Final = 100
-# How long a request is kept at least whose records a worker looks at: acks=1 knows no time-out.
+# The least time for a request whose records a worker checks: acks=1 has no time-out.
 _LOOK_INSIDE_MS: Final = 30_000
 
 Ask = Callable[[Question], Errors | None]
 
 
 class ProduceApi:
-    """Serves Produce."""
+    """Handles Produce."""
 
     def __init__(  # noqa: PLR0913 - its collaborators
         self,
@@ -114,7 +114,7 @@ class ProduceApi:
     ) -> None:
         """`verification` asks the coordinator of a transaction (`TransactionVerification.ask`).
 
-        `refused` is called once for each topic that a request was refused for.
+        `refused` is called once for each topic and error of a request that failed.
         """
         self._replicas = replicas
         self.purgatory = purgatory
@@ -124,12 +124,12 @@ class ProduceApi:
         self._throttle = throttle
         self._worker = worker
         self._turns = turns
-        # What is left of SPEND_NS for what was read of that peer at that time.
+        # What is left of SPEND_NS for the client and the read that are handled now.
         self._left_ns = SPEND_NS
         self._read_ms = 0
         self._read_of = 0
         self.verification = verification
-        # Whether also for producers that have added their partitions themselves (version 1).
+        # Whether producers that add their partitions themselves (version 1) are verified, too.
         self.verifies_version_1 = True
         self.refused = refused
         self.is_closed = False  # the whole cluster is being stopped: no leader takes records
@@ -137,7 +137,7 @@ class ProduceApi:
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> Coroutine[Any, Any, None] | None:
-        """Append now; answer now, or when it is committed. What is left to do if it is large."""
+        """Append, and answer now or when committed. Returns the rest of a large request."""
         request = decode_usual(frame, position, header.api_version)
         if request is None:
             if len(frame) > LARGE_BYTES:
@@ -161,7 +161,7 @@ class ProduceApi:
         return None
 
     async def _in_slices(self, call: "LargeProduceCall", position: int, frame: memoryview) -> None:
-        """Handle a request of many partitions, in turns with everything else."""
+        """Handle a request of many partitions, in turns with other work."""
         header, turns = call.header, self._turns
         request = await turns.run(decode_in_slices(frame, position, header.api_version))
         refusal = self._refusal(call.connection.session, header, request)
@@ -199,7 +199,7 @@ class ProduceApi:
         if call.failed:
             connection = call.connection
             log.info(
-                "closed %s:%d: a produce with acks=0 failed, and has no other way to say so",
+                "closed %s:%d: a produce request with acks=0 failed, and has no response",
                 connection.peer_host,
                 connection.peer_port,
             )
@@ -218,7 +218,7 @@ class ProduceApi:
         )
 
     def _account(self, call: "ProduceCall") -> int:
-        """Count a request that is done; how long its sender has to wait before the next."""
+        """Count a request that is complete. Returns its client's throttle time in ms."""
         throttle_ms = self._quotas.produced(call.connection.session, call.size_bytes)
         if throttle_ms:
             self._throttle(call.connection, throttle_ms)
@@ -236,7 +236,7 @@ class ProduceApi:
                 self.refused(call.connection, f"Produce to {topic}: {ErrorCode(code).name}")
 
     def _refusal(self, session: Session, header: RequestHeader, request: Produce) -> ErrorCode:
-        """Why nothing of it is appended; NONE if that is to be seen for each partition."""
+        """The error for the whole request; NONE if each partition has its own outcome."""
         if self.is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if header.api_version < FORMAT_2_SINCE:
@@ -281,7 +281,7 @@ class ProduceApi:
     def _append_in_slices(
         self, call: "ProduceCall", request: Produce
     ) -> Generator[None, None, None]:
-        """The same for many partitions; nothing is looked inside, and nothing verified yet."""
+        """Append many partitions; records that take long are not checked, nothing is verified."""
         session, left_ns = call.connection.session, SPEND_NS
         for name, partitions in request.topics:
             answers: list[ProducePartitionResult] = []
@@ -336,7 +336,7 @@ class ProduceApi:
             )
             if cost_ns:
                 if cost_ns < 0:
-                    self._left_ns = 0  # for those behind it, which must not overtake it
+                    self._left_ns = 0  # later batches must not overtake this one
                     call.unchecked.append(
                         _Unchecked(call.one_more(), partition, view, header, partition.rules)
                     )
@@ -350,7 +350,7 @@ class ProduceApi:
             return self._refused(call, topic, index, error)
         return self._append(call, partition, view, header, request.acks, wall_ms)
 
-    def _append(  # noqa: PLR0913, PLR0917 - plain arguments, on the way of the data
+    def _append(  # noqa: PLR0913, PLR0917 - plain arguments, on the data path
         self,
         call: "ProduceCall",
         partition: Partition,
@@ -360,7 +360,7 @@ class ProduceApi:
         wall_ms: WallMs,
         place: "tuple[int, int] | None" = None,
     ) -> ProducePartitionResult:
-        """`place` is that of an answer which was left open; None: it is being made."""
+        """`place` is that of an answer that was left open; None: it is being made."""
         leader, log_of = partition.leader, partition.log
         assert leader is not None
         assert log_of is not None
@@ -409,7 +409,7 @@ class ProduceApi:
     # ---------------------------------------------------------------- records, in a worker
 
     def _look_inside(self, call: "ProduceCall", request: Produce, wall_ms: WallMs) -> None:
-        """Have a worker look at the records, and append them then."""
+        """Have a worker check the records, and append them after that."""
         unchecked, connection = call.unchecked, call.connection
 
         def work() -> list[ValidatedBatch | Exception]:
@@ -421,11 +421,11 @@ class ProduceApi:
             finally:
                 connection.let_go()
 
-        connection.hold()  # the frame stays where it is, too
+        connection.hold()  # so that the frame is not overwritten
         self._worker.run(work, done)
 
     async def _look_inside_in_slices(self, call: "ProduceCall", request: Produce) -> None:
-        """The same for a request whose connection is held already."""
+        """Have a worker check the records of a request whose connection is held already."""
         unchecked, wall_ms = call.unchecked, self._clock.wall_ms()
         loop = asyncio.get_running_loop()
         verdicts: asyncio.Future[list[ValidatedBatch | Exception]] = loop.create_future()
@@ -434,7 +434,7 @@ class ProduceApi:
             return [batch.look_inside(wall_ms) for batch in unchecked]
 
         def done(found: list[ValidatedBatch | Exception]) -> None:
-            if not verdicts.done():  # else the broker stops
+            if not verdicts.done():  # otherwise the broker stops
                 verdicts.set_result(found)
 
         self._worker.run(work, done)
@@ -474,7 +474,7 @@ class ProduceApi:
         place: tuple[int, int],
         wall_ms: WallMs,
     ) -> ProducePartitionResult | None:
-        """None: its transaction has to be verified first."""
+        """Append a checked batch. None: its transaction has to be verified first."""
         partition = batch.partition
         topic, index = partition.topic_partition
         if isinstance(verdict, ApiError):
@@ -496,7 +496,7 @@ class ProduceApi:
         return self._append(call, partition, view, header, request.acks, wall_ms, place)
 
     def _moved_on(self, partition: Partition, acks: int) -> ErrorCode:
-        """Why what was checked while time passed may not be appended any more; or NONE."""
+        """The error if the partition has changed since the check began; NONE if not."""
         if self._replicas.find_led(*partition.topic_partition) is not partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.leader is not None
@@ -515,15 +515,15 @@ class ProduceApi:
         request: Produce,
         slot: int | None = None,
     ) -> bool:
-        """Whether the coordinator has to be asked before this is appended.
+        """Whether the transaction coordinator has to confirm this batch before it is appended.
 
-        `slot` is that of an answer which was left open; None: it is being made.
+        `slot` is that of an answer that was left open; None: it is being made.
 
         Raises:
-            ApiError: this producer may write no transactions, or another one.
+            ApiError: this producer may not write transactions, or has another one.
         """
         if request.transactional_id is None:
-            # For whom it writes has not been said, so whether it may was not asked.
+            # Without a transactional id the right to use it was not checked.
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         log_of = partition.log
         assert log_of is not None
@@ -576,13 +576,13 @@ class ProduceApi:
         if errors is not None:
             self._verified(call, request.acks, errors)
             return
-        # The producer's next batches may be behind this one: they must not be appended before it.
+        # The producer's next batches may follow: they must not be appended before this one.
         connection.hold()
         for waiting in call.unverified:
-            waiting.view = memoryview(bytes(waiting.view))  # the frame is gone when this returns
+            waiting.view = memoryview(bytes(waiting.view))  # the frame is reused after this call
 
     def _verified(self, call: "ProduceCall", acks: int, errors: Errors) -> None:
-        """Append what may be appended, unless the producer has been told that the time is up."""
+        """Append what was confirmed, unless the request has timed out meanwhile."""
         unverified, call.unverified = call.unverified, []
         wall_ms = self._clock.wall_ms()
         for waiting in unverified:
@@ -627,7 +627,7 @@ class ProduceApi:
 
 
 class _Unchecked(NamedTuple):
-    """A batch whose records a worker looks at."""
+    """A batch whose records a worker checks."""
 
     slot: int
     partition: Partition
@@ -636,7 +636,7 @@ class _Unchecked(NamedTuple):
     rules: ValidationRules
 
     def look_inside(self, wall_ms: WallMs) -> ValidatedBatch | Exception:
-        """In the worker; what is raised is returned."""
+        """Called in the worker; an exception is returned, not raised."""
         try:
             return look_inside(self.view, self.header, self.rules, wall_ms=wall_ms)
         except Exception as error:
@@ -644,7 +644,7 @@ class _Unchecked(NamedTuple):
 
 
 class _Unverified:
-    """A batch that waits for the word of its transaction's coordinator."""
+    """A batch that waits for the answer of its transaction coordinator."""
 
     __slots__ = ("header", "partition", "slot", "verification", "view")
 
@@ -663,7 +663,7 @@ class _Unverified:
         self.verification = verification
 
     def begin_again(self, wall_ms: WallMs) -> None:
-        """What is asked from here on is asked of the transaction that is open then."""
+        """Begin again: a repeated question is about the transaction that is open then."""
         log_of = self.partition.log
         if log_of is not None:
             header = self.header
@@ -672,7 +672,7 @@ class _Unverified:
             )
 
     def holds(self) -> bool:
-        """Whether nothing has come since it was asked that would have it refused."""
+        """Whether nothing that was appended since the question would have it refused."""
         log_of, header = self.partition.log, self.header
         return (
             log_of is None
@@ -689,7 +689,7 @@ class _Unverified:
         )
 
 
-# What a coordinator says that old clients could not handle: to this they try again.
+# Errors of a coordinator that old clients cannot handle; they retry NOT_ENOUGH_REPLICAS.
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -701,10 +701,10 @@ _TRY_AGAIN: Final = frozenset(
 
 
 def _raise_unverified(error: ErrorCode, api_version: int) -> None:
-    """A coordinator's refusal, as the producer has to hear it; as Kafka translates it.
+    """Translate a coordinator's error for the producer, as Kafka does.
 
     Raises:
-        ApiError: it was refused.
+        ApiError: the partition is not confirmed.
     """
     if error is ErrorCode.NONE:
         return
@@ -724,7 +724,7 @@ def _raise_unverified(error: ErrorCode, api_version: int) -> None:
 
 
 class _Flush:
-    """A flush that an append set off: Kafka flushes before it answers, so the answer waits."""
+    """A flush that an append started: Kafka flushes before it answers, so the answer waits."""
 
     __slots__ = ("_call", "slot")
 
@@ -741,7 +741,7 @@ class _Flush:
 
 
 class ProduceCall(Waiting):
-    """One produce request: what became of each partition, and how many are not committed."""
+    """One produce request: its partitions' results, and how many are not committed."""
 
     __slots__ = (
         "_api", "_waiting_for", "connection", "failed", "header", "pending", "response_slot",
@@ -767,13 +767,13 @@ class ProduceCall(Waiting):
         self.response_slot: ResponseSlot | None = None
         self.unchecked: list[_Unchecked] = []
         self.unverified: list[_Unverified] = []
-        # Of each partition that is waited for: where its answer stands.
+        # The place of each answer that is waited for.
         self._waiting_for: list[tuple[int, int] | None] = []
 
     def one_more(self, place: tuple[int, int] | None = None) -> int:
-        """Another thing to wait for, before the answer at this place is true. Returns its slot.
+        """Wait for one more thing before the answer at this place is final. Returns its slot.
 
-        None: the answer that is being made now.
+        A `place` of None is that of the answer that is being made now.
         """
         if place is None:
             place = (len(self.topics) - 1, len(self.topics[-1][1]))
@@ -782,42 +782,42 @@ class ProduceCall(Waiting):
         return len(self._waiting_for) - 1
 
     def place_of(self, slot: int) -> tuple[int, int]:
-        """The place of an answer that is waited for."""
+        """The place of the answer that a slot waits for."""
         place = self._waiting_for[slot]
         assert place is not None
         return place
 
     def fill(self, slot: int, place: tuple[int, int], answer: ProducePartitionResult) -> None:
-        """An answer that was left open is there."""
+        """Set an answer that was left open."""
         topic, index = place
         self.topics[topic][1][index] = answer
         if self._settle(slot, _NONE):
             self.connection.release()
 
     def committed(self, slot: int) -> Connection | None:
-        """The high watermark has passed what was written there."""
+        """The high watermark has passed the batch of this slot."""
         if self.done or self._waiting_for[slot] is None or not self._settle(slot, _NONE):
             return None
         return self.connection
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
-        """Whether it will be committed is not for this broker to say any more."""
+        """It cannot be known any more here whether the batch of this slot is committed."""
         if not self.done and self._waiting_for[slot] is not None and self._settle(slot, error):
             self.connection.release()
 
     def expire(self) -> None:
-        """The time is up: appended, but not known to be committed."""
+        """The request has timed out: appended, but not known to be committed."""
         for slot, entry in enumerate(self._waiting_for):
             if entry is not None:
                 self.failed_at(slot, ErrorCode.REQUEST_TIMED_OUT)
 
     def abandoned(self) -> None:
-        """Nobody wants to know any more."""
+        """The client has disconnected."""
         if not self.done:
             self._api.purgatory.finish(self)
 
     def _settle(self, slot: int, error: ErrorCode) -> bool:
-        """One thing less to wait for. Whether it was the last, and the answer is in its place."""
+        """One thing less to wait for. Returns whether the response is complete now."""
         entry, self._waiting_for[slot] = self._waiting_for[slot], None
         assert entry is not None
         topic, index = entry
@@ -836,7 +836,7 @@ class ProduceCall(Waiting):
 
 
 class LargeProduceCall(ProduceCall):
-    """A request of many partitions: it is answered by the task that has appended it.
+    """A request of many partitions: the task that has appended it answers it.
 
     `pending` counts the task itself, so that it is not settled before all of it is appended.
     """
@@ -850,22 +850,22 @@ class LargeProduceCall(ProduceCall):
         self.response_slot = self._reserved_slot = connection.later(self.abandoned)
 
     def is_not_settled(self) -> bool:
-        """All of it is appended: whether something more has to be waited for."""
+        """All of it is appended: returns whether something else has to be waited for."""
         self.pending -= 1
         return self.pending > 0 and not self.done
 
     def is_unanswered(self) -> None:
-        """Its client expects no answer (acks=0)."""
+        """The client expects no response (acks=0)."""
         self.response_slot = None
         self.answer_with(b"")
 
     def answer_with(self, response: bytes) -> None:
-        """The response goes in its place, unless the client has disconnected."""
+        """Put the response in its place, unless the client has disconnected."""
         if self._reserved_slot.chunks is None:
             self._reserved_slot.fill([response] if response else [])
 
     def abandoned(self) -> None:
-        """See `ProduceCall`."""
+        """The client has disconnected: the task must not wait any more."""
         super().abandoned()
         if not self.settled.done():
             self.settled.set_result(None)
@@ -879,7 +879,7 @@ class LargeProduceCall(ProduceCall):
 def _not_now(
     call: "ProduceCall", topic: str, index: int, error: ErrorCode
 ) -> ProducePartitionResult:
-    """A refusal that has nothing to do with the batch; those behind it are to come again, too."""
+    """A temporary error that is not the batch's: the producer's next batches get it, too."""
     call.failed = True
     call.connection.session.refusals.note((topic, index), error, call.started_ms)
     return _failure(index, error)

@@ -1,7 +1,7 @@
-"""RenewDelegationToken (39), versions 1-2: answered as a broker that has no delegation tokens.
+"""RenewDelegationToken (39), versions 1-2: refused, as by a broker without delegation tokens.
 
 Behaviour:
-    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not tell who is asking.
+    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client.
     * DELEGATION_TOKEN_AUTH_DISABLED on any other: there is no `delegation.token.secret.key`.
 
 Versions:
@@ -14,5 +14,5 @@ from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenRes
 
 
 def renew_delegation_token(session: Session) -> RenewDelegationTokenResponse:
-    """Refuse."""
+    """The error for this connection."""
     return RenewDelegationTokenResponse(error_code=refusal(session), expiry_timestamp_ms=-1)

@@ -17,5 +17,5 @@ _MESSAGE: Final = "SaslAuthenticate request received after successful authentica
 
 
 def sasl_authenticate() -> SaslAuthenticateResponse:
-    """The same refusal for every token."""
+    """The error for every token."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_MESSAGE)

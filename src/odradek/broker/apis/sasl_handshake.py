@@ -12,5 +12,5 @@ from odradek.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 
 def sasl_handshake() -> SaslHandshakeResponse:
-    """The same refusal for every mechanism."""
+    """The error for every mechanism."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -1,10 +1,10 @@
-"""StopReplica (5), versions 0-4, from the controller: hold these partitions no longer.
+"""StopReplica (5), versions 0-4, from the controller: stop serving replicas, or delete them.
 
 Behaviour:
-    * An older controller, or an order for an earlier life of this broker: refused whole.
+    * A former controller, or a request for an earlier registration of this broker: refused.
     * Without `delete_partition` the replica stops serving and stays on disk; with it the log's
-      directory is renamed at once and removed later.
-    * A leader epoch older than the replica's is FENCED_LEADER_EPOCH; -2, the deletion of the
+      directory is renamed at once and deleted later.
+    * A leader epoch below the replica's is FENCED_LEADER_EPOCH; -2, the deletion of the
       topic, overrules every epoch.
 
 Versions:
@@ -24,7 +24,7 @@ from odradek.wire.messages.stop_replica import (
 async def stop_replica(
     replicas: ReplicaManager, request: StopReplicaRequest
 ) -> StopReplicaResponse:
-    """Carry out the order; the caller has checked the controller's and the broker's epoch."""
+    """Stop the replicas; the caller has checked controller epoch and broker epoch."""
     outcome = await replicas.stop(
         [
             StopReplicaPartition(

@@ -1,9 +1,9 @@
-"""SyncGroup (14), versions 0-5: the leader brings the assignment, each member fetches its part.
+"""SyncGroup (14), versions 0-5: the group's leader sends the assignment, each member gets its part.
 
 Behaviour:
     * Answered when the leader's assignment is stored; in a stable group at once.
-    * A generation that is over: ILLEGAL_GENERATION; a rebalance that has begun:
-      REBALANCE_IN_PROGRESS, as while the coordinator loads, for it has lost the rebalance.
+    * A former generation: ILLEGAL_GENERATION; a rebalance that has begun: REBALANCE_IN_PROGRESS;
+      also while the coordinator loads, because the rebalance is lost.
     * Protocol type and name must be those of the generation: INCONSISTENT_GROUP_PROTOCOL (v5).
     * Group Read, or GROUP_AUTHORIZATION_FAILED.
 
@@ -29,7 +29,7 @@ _NAMES_PROTOCOL_SINCE: Final = 5
 def sync_group(
     groups: GroupShell, session: Session, request: SyncGroupRequest, api_version: int
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Hand over, and wait for one's own part."""
+    """Send the assignment, and answer with the member's part of it."""
     if api_version >= _NAMES_PROTOCOL_SINCE and (
         request.protocol_type is None or request.protocol_name is None
     ):

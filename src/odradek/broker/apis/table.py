@@ -1,7 +1,7 @@
-"""All that a broker serves, on one page: API, handler, what the handler needs.
+"""All APIs that a broker serves: API, handler, and what the handler needs.
 
-The versions stand in `odradek.wire.api_keys`. What is not here is not advertised, and who asks
-for it is sent away. A test compares this table with the files of this folder.
+The versions are in `odradek.wire.api_keys`. An API that is not here is not advertised, and a
+request for it closes the connection. A test compares this table with the files of this folder.
 """
 
 import asyncio
@@ -133,15 +133,15 @@ class ServedParts(ReportedParts, Protocol):
     cluster_id: str
 
     def offsets_partition_of(self, group_id: str) -> int | None:
-        """The partition of `__consumer_offsets` with a group's offsets; None, not known yet."""
+        """The partition of `__consumer_offsets` for a group; None: it is not known yet."""
 
     @property
     def draw_producer_ids(self) -> Callable[[int], Awaitable[tuple[int, int]]]:
-        """As controller: the next block of producer ids for a broker."""
+        """Allocates the next block of producer ids for a broker, on the controller."""
 
 
 def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
-    """Every API of this broker."""
+    """The handlers of all APIs."""
     advertised: list[ServedRange] = []
     for_our_tools: list[ServedRange] = []
     reporting = asyncio.Lock()
@@ -150,7 +150,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
     groups, transactions = broker.groups, broker.transactions
     inbound = broker.controller_requests
     table: dict[ApiKey, Route | RawRoute] = {
-        # The way of the data.
+        # Produce and fetch.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle),
         ApiKey.FETCH: RawRoute(broker.fetch.handle),
         ApiKey.LIST_OFFSETS: Route(
@@ -196,10 +196,10 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
             lambda r: describe_transactions(transactions, r.session, r.body)
         ),
         ApiKey.DESCRIBE_PRODUCERS: Route(lambda r: describe_producers(replicas, r.session, r.body)),
-        # Authentication, on listeners that have none.
+        # Authentication: refused, on listeners without it.
         ApiKey.SASL_HANDSHAKE: Route(lambda _: sasl_handshake()),
         ApiKey.SASL_AUTHENTICATE: Route(lambda _: sasl_authenticate()),
-        # What is where.
+        # Metadata.
         ApiKey.API_VERSIONS: _when_features_are_known(
             broker,
             lambda r: api_versions(
@@ -254,7 +254,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.LIST_GROUPS: Route(lambda r: list_groups(groups, r.session, r.body)),
         ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
         ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
-        # Topics and configuration, by way of the controller and the store.
+        # Topics and configuration.
         ApiKey.CREATE_TOPICS: Route(lambda r: create_topics(topics, r.session, r.body)),
         ApiKey.DELETE_TOPICS: Route(
             lambda r: delete_topics(topics, r.session, r.body, r.header.api_version)
@@ -276,14 +276,14 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(
             lambda r: list_partition_reassignments(broker.controller, r.session, r.body)
         ),
-        # Directories.
+        # Log directories.
         ApiKey.DESCRIBE_LOG_DIRS: Route(
             lambda r: describe_log_dirs(broker.logs, r.session, r.body)
         ),
         ApiKey.ALTER_REPLICA_LOG_DIRS: Route(
             lambda r: alter_replica_log_dirs(broker.log_dir_moves, r.session, r.body)
         ),
-        # Rights and limits: stored and told.
+        # ACLs and quotas: stored and listed.
         ApiKey.DESCRIBE_ACLS: Route(lambda r: describe_acls(broker.acls, r.session, r.body)),
         ApiKey.CREATE_ACLS: Route(lambda r: create_acls(broker.acls, r.session, r.body)),
         ApiKey.DELETE_ACLS: Route(lambda r: delete_acls(broker.acls, r.session, r.body)),
@@ -347,14 +347,14 @@ def _origin(request: Request) -> Origin:
 
 
 def _for_brokers(session: Session, handle: Callable[[], Awaitable[Message]]) -> Awaitable[Message]:
-    """What only who may act for the cluster may ask."""
+    """Handle a request if its client has CLUSTER_ACTION."""
     if not session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return handle()
 
 
 def _when_features_are_known(broker: ServedParts, answer: Callable[[Request], Message]) -> Route:
-    """A client asks once for each connection: what it is answered must not be too low."""
+    """Wait for the cluster's features: a client asks for them once for each connection."""
 
     async def later(request: Request) -> Message:
         await broker.features.wait_known(broker.config.zookeeper_session_timeout_ms)

@@ -3,10 +3,10 @@
 Behaviour:
     * Appended within the producer's transaction; committed by its commit marker in the group's
       partition. Until then OffsetFetch with `require_stable` gets UNSTABLE_OFFSET_COMMIT.
-    * Member and generation are checked where the request has them (v3, KIP-447).
+    * Member id and generation are checked if the request has them (v3, KIP-447).
     * A producer with an older epoch than one seen here: INVALID_PRODUCER_EPOCH. That its
       transaction includes the group is verified with the transaction coordinator (KIP-890).
-    * Clients before v2 do not expect a coordinator that loads: COORDINATOR_NOT_AVAILABLE.
+    * Clients before v2 cannot handle a loading coordinator: COORDINATOR_NOT_AVAILABLE.
     * TransactionalId Write, Group Read, Topic Read; as in OffsetCommit for each partition.
 
 Versions:
@@ -47,7 +47,7 @@ def txn_offset_commit(
     request: TxnOffsetCommitRequest,
     api_version: int,
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Append, and answer when the offsets are on all in-sync replicas."""
+    """Append the offsets, and answer when they are on all in-sync replicas."""
     error = _refusal(session, request)
     if error is not ErrorCode.NONE:
         return _response(request, PartitionsAnswer(error))

@@ -1,10 +1,10 @@
-"""UpdateFeatures (57), versions 0-1: answered as a broker in ZooKeeper mode, which has none.
+"""UpdateFeatures (57), versions 0-1: refused, as by a broker in ZooKeeper mode.
 
 Behaviour:
     * Only the controller's broker: NOT_CONTROLLER elsewhere.
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED.
-    * INVALID_REQUEST for each feature: there is none that could be brought to a level, nor one
-      that could be deleted.
+    * INVALID_REQUEST for each feature: there is no feature that could be set to a level or
+      deleted.
 
 Versions:
     v1  upgrade types, validation only
@@ -23,7 +23,7 @@ from odradek.wire.messages.update_features import (
 def update_features(
     session: Session, request: UpdateFeaturesRequest, *, is_controller: bool
 ) -> UpdateFeaturesResponse:
-    """Answer for every feature."""
+    """The error for each feature."""
     try:
         session.check_cluster(AclOperation.ALTER)
         _check(request, is_controller=is_controller)

@@ -1,7 +1,7 @@
 """UpdateMetadata (6), versions 0-8, from the controller: brokers, leaders, deleted topics.
 
 Behaviour:
-    * An older controller, or a message for an earlier life of this broker: refused whole.
+    * A former controller, or a request for an earlier registration of this broker: refused.
     * A partition with leader -2 is being deleted and disappears.
 
 Versions:
@@ -16,9 +16,9 @@ from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 def update_metadata(
     cache: MetadataCache, request: UpdateMetadataRequest
 ) -> tuple[UpdateMetadataResponse, list[str]]:
-    """Take the controller's word; the caller has checked its and the broker's epoch.
+    """Update the cache; the caller has checked controller epoch and broker epoch.
 
-    Returns the answer, and the topics that are gone.
+    Returns the answer, and the names of deleted topics.
     """
     gone = cache.update(request)
     return UpdateMetadataResponse(error_code=ErrorCode.NONE), gone

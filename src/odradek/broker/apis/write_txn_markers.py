@@ -1,20 +1,20 @@
-"""WriteTxnMarkers (27), versions 0-1: leaders write how transactions end. From coordinators.
+"""WriteTxnMarkers (27), versions 0-1, from a transaction coordinator: append commit or abort.
 
-Also from administrators, who abort a transaction that hangs (`kafka-transactions abort`).
+Also from administrators who abort a hanging transaction (`kafka-transactions abort`).
 
 Behaviour:
-    * Each partition on its own: a marker is appended, and answered when all in sync have it.
+    * Each partition on its own: a marker is appended, and answered when it is committed.
     * A partition that is not held here is UNKNOWN_TOPIC_OR_PARTITION, one that is not led here
-      NOT_LEADER_OR_FOLLOWER: the coordinator looks for the leader and sends it again.
+      NOT_LEADER_OR_FOLLOWER: the coordinator looks up the leader and sends it again.
     * A producer epoch below the one known is INVALID_PRODUCER_EPOCH, a coordinator epoch below
       it TRANSACTION_COORDINATOR_FENCED (see `odradek.log.producer_state`).
-    * A marker of version 2 whose producer epoch is that of a transaction which is open here is
-      INVALID_PRODUCER_EPOCH, too: it is a late copy of the marker that ended the one before
-      (KIP-1228). The end of the open one has a higher epoch.
-    * Where a flush is asked for (`flush.messages`, `odradek.flush.before.ack`) it is waited for:
-      the coordinator forgets a transaction whose markers are written.
-    * A marker in `__consumer_offsets` ends a transaction in which offsets are committed: when it
-      is written, the group coordinator is told.
+    * A marker of version 2 with the producer epoch of a transaction that is open here is
+      INVALID_PRODUCER_EPOCH, too: it is a late copy of the marker that ended the transaction before
+      (KIP-1228). The marker of the open one has a higher epoch.
+    * With `flush.messages` or `odradek.flush.before.ack` the answer waits for the flush: the
+      coordinator drops a transaction whose markers are written.
+    * A marker in `__consumer_offsets` ends a transaction with committed offsets: when it is
+      committed, the group coordinator is notified.
 
 Versions:
     v1 flexible
@@ -54,14 +54,14 @@ SLICE: Final = 200  # markers written before others may run
 
 
 class OffsetsEnded(Protocol):
-    """Who has to know of markers in `__consumer_offsets`."""
+    """The group coordinator, which is notified of markers in `__consumer_offsets`."""
 
     def __call__(self, index: int, producer_id: int, *, committed: bool) -> None:
         """A marker in this partition is committed."""
 
 
 class TxnMarkersApi:
-    """Serves WriteTxnMarkers."""
+    """Handles WriteTxnMarkers."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class TxnMarkersApi:
     ) -> None:
         """`timeout_ms` is how long a marker may take to be on all in-sync replicas.
 
-        `offsets_ended` is called in the loop's turn in which a marker of `__consumer_offsets` is
-        known to be committed.
+        `offsets_ended` is called in the loop's turn in which a marker of `__consumer_offsets`
+        becomes committed.
         """
         self._replicas = replicas
         self._purgatory = purgatory
@@ -86,14 +86,14 @@ class TxnMarkersApi:
     async def handle(
         self, session: Session, request: WriteTxnMarkersRequest
     ) -> WriteTxnMarkersResponse:
-        """Write them, for who may alter the cluster or act for it."""
+        """Write markers for a client with Cluster Alter or CLUSTER_ACTION."""
         for operation in (AclOperation.ALTER, AclOperation.CLUSTER_ACTION):
             if session.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
                 return await self.write(request)
         return _refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     async def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Write them; answered when every one is committed or has failed."""
+        """Write markers; answered when each one is committed or has failed."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = _Markers(self._purgatory, answered)
         markers = []
@@ -153,7 +153,7 @@ class TxnMarkersApi:
         if leader.high_watermark < required:
             waiting.one_more(slot)
             found.wait_for_commit(required, waiting, slot)
-        waiting.committed(slot)  # the first of what has to come true: it is appended
+        waiting.committed(slot)  # the first of the conditions: it is appended
 
     def _append(
         self, partition: Partition, marker: WritableTxnMarker, flushed: FlushDone
@@ -191,10 +191,10 @@ class TxnMarkersApi:
 
 
 def is_late_copy(producers: ProducerState, marker: WritableTxnMarker) -> bool:
-    """Whether this would end another transaction than it means, in version 2.
+    """Whether a version 2 marker would end a later transaction than the one that it is for.
 
     1. The marker of a transaction in epoch 4 has epoch 5; its answer is lost, and it is sent again.
-    2. The second copy is written, the coordinator is told, and the producer begins in epoch 5.
+    2. The second copy is written, the coordinator gets the answer, the producer begins in epoch 5.
     3. The first copy arrives: it would commit what the producer may want to abort.
     """
     return marker.transaction_version >= VERSION_2 and producers.has_open_transaction(
@@ -212,45 +212,45 @@ class _Markers(Waiting):
         self._purgatory = purgatory
         self._answered = answered
         self._waiting_for: list[Callable[[ErrorCode], None] | None] = []
-        self._left: list[int] = []  # of what has to come true for each
+        self._left: list[int] = []  # the number of conditions that each marker still waits for
         self.pending = 0
-        self.is_complete = False  # no more will come
+        self.is_complete = False  # no marker will be added
 
     def begin(self, done: Callable[[ErrorCode], None]) -> int:
-        """Another one, for which one thing has to come true. Returns its slot."""
+        """Add a marker with one condition. Returns its slot."""
         self._waiting_for.append(done)
         self._left.append(1)
         self.pending += 1
         return len(self._left) - 1
 
     def one_more(self, slot: int) -> None:
-        """Another thing has to come true for it."""
+        """Add a condition to a marker."""
         self._left[slot] += 1
 
     def committed(self, slot: int) -> None:
-        """The high watermark has passed it."""
+        """The high watermark has passed a marker."""
         self._left[slot] -= 1
         if not self._left[slot]:
             self._settle(slot, ErrorCode.NONE)
 
     def flushed(self, slot: int, error: StorageError | None) -> None:
-        """It is durable, or never will be."""
+        """A marker is durable, or its flush failed."""
         if error is None:
             self.committed(slot)
         else:
             self._settle(slot, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
-        """Whether it will be committed is not for this broker to say any more."""
+        """It cannot be known any more here whether a marker is committed."""
         self._settle(slot, error)
 
     def expire(self) -> None:
-        """The time is up."""
+        """The time is up: answer REQUEST_TIMED_OUT for what is not committed."""
         for slot in range(len(self._waiting_for)):
             self._settle(slot, ErrorCode.REQUEST_TIMED_OUT)
 
     def look_again(self) -> None:
-        """Nothing has to be looked at: whoever settles the last one answers."""
+        """Do nothing: settling the last marker answers the request."""
 
     def _settle(self, slot: int, error: ErrorCode) -> None:
         done, self._waiting_for[slot] = self._waiting_for[slot], None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from odradek.broker.admin.topics import TopicAdmin, store_errors_told
+from odradek.broker.admin.topics import TopicAdmin, store_errors_answered
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
@@ -39,7 +39,7 @@ class ProducerIdBlocks:
         """
         guard = self._topic_admin.check_term().token
         try:
-            with store_errors_told():
+            with store_errors_answered():
                 block = await next_producer_id_block(self._store, broker_id, guard=guard)
         except MultiError as error:  # another broker was elected in the meantime
             raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
