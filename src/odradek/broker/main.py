@@ -90,8 +90,8 @@ def _log_dirs_problem(config: BrokerConfig) -> str | None:
     first = config.log_dirs[0]
     needs_parent = config.zookeeper_connect is None and config.odradek_store_path is None
     if len(failed) == len(config.log_dirs):
-        told = "; ".join(f"{directory}: {why}" for directory, why in failed.items())
-        return f"none of log.dirs can be used: {told}"
+        problems = "; ".join(f"{directory}: {why}" for directory, why in failed.items())
+        return f"none of log.dirs can be used: {problems}"
     if needs_parent and not os.path.isdir(os.path.dirname(os.path.abspath(first))):
         return (
             f"log.dirs: {first} cannot be used: {failed[first]}; the coordination store is kept "

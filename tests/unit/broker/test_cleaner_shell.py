@@ -38,7 +38,7 @@ def gauge(live, name):
     return live.broker.metrics.read_gauge[f"kafka_log_{name}"]()
 
 
-def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so():
+def test_a_dirty_log_is_cleaned_and_the_checkpoint_has_the_offset():
     async def story(live):
         await live.topic("t", **OPTIONS)
         log = live.log()

@@ -231,7 +231,7 @@ def test_a_brokers_options_are_changed_for_it_and_for_all(play):
     play(story)
 
 
-def test_what_one_broker_could_not_take_is_set_for_nobody(play):
+def test_an_option_that_one_broker_cannot_take_is_not_set_for_all(play):
     """As Kafka refuses it, if it happens to ask that broker."""
 
     async def story(cluster):
@@ -260,7 +260,7 @@ def test_a_change_for_all_is_judged_by_the_brokers_that_have_nothing_of_their_ow
     play(story)
 
 
-def test_a_change_is_judged_again_when_somebody_wrote_meanwhile(play):
+def test_a_change_is_checked_again_if_the_node_was_written_meanwhile(play):
     async def story(cluster):
         node = await start(cluster)
         path = topic_entity("t").path
@@ -409,7 +409,7 @@ def test_notices_are_purged_when_they_are_old(play):
     play(story)
 
 
-def test_a_corrupt_entity_or_notice_changes_nothing_and_is_told(play):
+def test_a_corrupt_entity_or_notification_changes_nothing_and_is_logged(play):
     async def story(cluster):
         node = await start(cluster)
         await alter(node, TOPIC, "t", (SET, "retention.ms", "1"))

@@ -120,7 +120,7 @@ def test_an_announced_deletion_counts_while_the_node_is_still_there():
     play(story)
 
 
-def test_a_store_that_does_not_answer_says_nothing():
+def test_without_an_answer_of_the_store_nothing_counts_as_deleted():
     async def story(stage):
         stage.store.cut()
         assert await stage.deleted.among({T0}) == frozenset()

@@ -91,7 +91,7 @@ def test_a_broker_of_ours_changes_nothing():
     play(story)
 
 
-def test_a_mark_of_another_session_says_nothing():
+def test_a_mark_of_another_session_does_not_count():
     async def story(live):
         await level(live, 2)
         former, other = Other(live), Other(live)
@@ -103,7 +103,7 @@ def test_a_mark_of_another_session_says_nothing():
     play(story)
 
 
-def test_who_is_not_controller_believes_the_level_only_if_all_are_ours():
+def test_a_broker_uses_the_stored_level_only_if_all_brokers_have_a_mark():
     async def story(live):
         await level(live, 2)
         await live.broker.controller.stop()
@@ -235,7 +235,7 @@ async def one_leaves_while_it_is_looked_at(cluster):
     return await cluster.level()
 
 
-def test_a_broker_that_leaves_while_it_is_looked_at_is_not_foreign():
+def test_a_broker_that_stops_during_the_review_does_not_count_as_foreign():
     async def story(cluster):
         assert await one_leaves_while_it_is_looked_at(cluster) == 2
 
@@ -268,7 +268,7 @@ def test_neither_is_one_that_comes_or_is_restarted(path):
 
 
 @pytest.mark.parametrize("path", [layout.broker_path, layout.odradek_broker_path])
-def test_a_foreign_broker_that_comes_while_others_are_looked_at_is_seen(path):
+def test_a_foreign_broker_that_registers_during_the_review_counts(path):
     async def story(cluster):
         await cluster.begin(0, 1)
 

@@ -144,7 +144,7 @@ def test_a_flush_that_fails_acknowledges_nothing():
     follow(story, answer(part(records=batch(0, b"a", b"b"))), flushes=True)
 
 
-def test_a_partition_that_is_left_while_it_is_flushed_holds_up_nobody():
+def test_a_partition_that_is_left_while_it_is_flushed_does_not_delay_the_others():
     async def story(live, leader):
         await live.until(lambda: live.log().leo == 2)
         live.broker.replicas.leave(live.partition())
@@ -196,7 +196,7 @@ def test_a_log_that_diverges_is_cut_by_epoch_and_asked_for_again():
     follow(story, answer(part(records=records)), answer(part(diverging=diverging)))
 
 
-def test_what_is_left_of_a_log_below_the_leaders_start_is_nobodys_any_more():
+def test_the_rest_of_a_log_below_the_leaders_log_start_is_deleted():
     """The leader knows no epoch from before its start: whether it was the same is past telling."""
 
     async def story(live, leader):
@@ -209,7 +209,7 @@ def test_what_is_left_of_a_log_below_the_leaders_start_is_nobodys_any_more():
     follow(story, answer(part(records=records)), answer(part(diverging=diverging, log_start=2)))
 
 
-def test_an_epoch_in_which_nothing_was_written_is_forgotten_where_the_leader_never_heard_of_it():
+def test_an_epoch_without_records_that_the_leader_does_not_have_is_removed():
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) == 2)
         await live.order("t", leader=0, leader_epoch=1, is_new=False)
@@ -233,7 +233,7 @@ def test_an_epoch_in_which_nothing_was_written_is_forgotten_where_the_leader_nev
         pytest.param(part(records=batch(5, b"a") + batch(1, b"b")), id="out of order"),
     ],
 )
-def test_a_partition_in_trouble_leaves_the_session_and_holds_up_nobody(trouble):
+def test_a_partition_with_an_error_leaves_the_session_and_does_not_delay_the_others(trouble):
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) == 2)
         assert forgotten(leader.fetches[1]) == [0]
@@ -261,7 +261,7 @@ def test_while_all_are_in_trouble_nothing_is_fetched():
     follow(story, answer(part(records=batch(0, b"a")[:-1] + b"!")))
 
 
-def test_who_refuses_is_asked_again_soon_then_seldom_and_in_its_next_reign_soon_again():
+def test_after_errors_the_pause_doubles_and_a_new_leader_epoch_resets_it():
     async def pause_s(live, leader, refusals):
         asked = len(leader.fetches)
         begun_s = live.loop.time()
@@ -282,7 +282,7 @@ def test_who_refuses_is_asked_again_soon_then_seldom_and_in_its_next_reign_soon_
     follow(story, answer(part(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
 
 
-def test_a_fenced_epoch_is_not_asked_for_again_until_the_controller_speaks():
+def test_a_fenced_leader_epoch_is_not_fetched_again_until_the_next_leader_and_isr():
     async def story(live, leader):
         await asyncio.sleep(5 * BACKOFF_S)
         assert len(leader.fetches) == 1
@@ -293,7 +293,7 @@ def test_a_fenced_epoch_is_not_asked_for_again_until_the_controller_speaks():
     follow(story, answer(part(error=ErrorCode.FENCED_LEADER_EPOCH)))
 
 
-def test_an_answer_to_the_last_reign_says_nothing_of_this_one():
+def test_an_answer_to_a_former_leader_epoch_does_not_affect_the_present_one():
     async def story(live, leader):
         await live.order("t", leader=2, leader_epoch=1, partitions=2, is_new=False)
         leader.reply(answer(part(error=ErrorCode.FENCED_LEADER_EPOCH), part(1, batch(0, b"old"))))
@@ -306,7 +306,7 @@ def test_an_answer_to_the_last_reign_says_nothing_of_this_one():
     follow(story, partitions=2)
 
 
-def test_a_log_that_the_leaders_retention_has_outrun_begins_anew():
+def test_a_log_below_the_leaders_log_start_restarts_there():
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) >= 2 and named(leader.fetches[-1]))
         assert live.log().log_start_offset == live.log().leo == 40
@@ -417,7 +417,7 @@ def test_a_leader_that_does_not_answer_is_hung_up_on():
     play(impatient, replica_socket_timeout_ms=2000)
 
 
-def test_an_answer_that_is_none_ends_the_connection():
+def test_an_invalid_answer_closes_the_connection():
     async def story(live, leader):
         leader.reply((12).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\0" + b"\xff" * 7)
         await live.until(lambda: len(leader.fetches) == 2)
@@ -426,7 +426,7 @@ def test_an_answer_that_is_none_ends_the_connection():
     follow(story)
 
 
-def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once():
+def test_a_session_that_the_leader_has_dropped_is_replaced_at_once():
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) == 3)
         assert live.loop.time() < BACKOFF_S
@@ -465,7 +465,7 @@ def test_a_disk_that_fails_takes_the_partition_off_and_the_others_go_on():
     follow(story, partitions=3)
 
 
-def test_a_connection_that_comes_when_nobody_wants_it_any_more_is_closed():
+def test_a_connection_that_is_made_after_the_stop_is_closed():
     async def main(live):
         leader = Leader()
         leader.gate = live.loop.create_future()

@@ -45,7 +45,7 @@ def test_directories_that_failed():
     play(story)
 
 
-def test_sessions_and_who_waits():
+def test_fetch_sessions_and_waiting_requests():
     async def story(live):
         await live.topic("t", 3)
         sessions = "kafka_server_fetchsessioncache_numincrementalfetch"

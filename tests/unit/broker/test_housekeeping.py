@@ -133,7 +133,7 @@ def test_flush_ms_is_kept():
     play(story)
 
 
-def test_silent_peers_are_dropped_and_those_who_wait_are_not():
+def test_idle_connections_are_closed_but_not_those_with_a_waiting_request():
     async def story(live):
         await live.topic("t")
         silent, waiting, busy = live.peer(), live.peer(), live.peer()
@@ -149,7 +149,7 @@ def test_silent_peers_are_dropped_and_those_who_wait_are_not():
     play(story, connections_max_idle_ms=10_000)
 
 
-def test_silent_producers_are_forgotten_by_wall_time():
+def test_idle_producers_expire_by_wall_time():
     async def story(live):
         await live.topic("t")
         live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0)

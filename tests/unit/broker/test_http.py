@@ -254,7 +254,7 @@ def test_a_long_answer_waits_for_a_peer_that_does_not_read():
     asyncio.run(conversation())
 
 
-def test_who_says_nothing_is_hung_up_on():
+def test_a_silent_connection_is_closed():
     assert asked(b"GET / HT", timeout_seconds=0.01) == b""
 
 
@@ -303,7 +303,7 @@ def test_there_is_room_for_so_many_and_again_when_one_leaves():
     asyncio.run(conversation())
 
 
-def test_stopping_hangs_up_and_lets_nobody_in():
+def test_stopping_closes_connections_and_accepts_none():
     async def conversation():
         async with serving({}) as (server, connect):
             reader, _ = await connect()

@@ -132,7 +132,7 @@ def isr_of(request, index=0):
     return {member.broker_id: member.broker_epoch for member in found.new_isr_with_epochs}
 
 
-def test_the_isr_is_asked_for_in_the_order_of_joining():
+def test_proposed_isrs_are_in_the_order_of_joining():
     async def story(stage):
         partition = Held(isr=(3, 1))
         stage.ask(partition)
@@ -206,7 +206,7 @@ def test_without_an_answer_it_is_asked_again(lost):
     play(story)
 
 
-def test_asked_again_it_is_in_the_life_that_was_judged_whatever_has_fetched_since():
+def test_a_repeated_request_names_the_same_broker_epochs_whatever_has_fetched_since():
     async def story(stage):
         stage.link.script = [PeerError("nobody")]
         partition = Held()
@@ -270,7 +270,7 @@ def test_who_does_not_lead_any_more_asks_no_more():
     play(story)
 
 
-def test_an_answer_to_a_reign_that_is_over_says_nothing():
+def test_an_answer_to_a_former_leader_epoch_is_ignored():
     async def story(stage):
         partition = Held()
         stage.ask(partition)

@@ -51,7 +51,7 @@ def logs_of(live):
     return layout_odradek.decode_broker(0, node.data, modified_id=node.modified_id)
 
 
-def test_a_broker_says_when_it_registered_without_a_log_and_goes_on_saying_it():
+def test_the_registration_without_a_log_is_recorded_and_kept():
     async def story(live):
         first = live.broker.broker_epoch
         assert logs_of(live).empty_since == first
@@ -196,7 +196,7 @@ def test_an_id_that_a_living_broker_has_is_refused():
     play(story)
 
 
-def test_a_former_life_that_is_not_known_to_be_over_is_waited_for():
+def test_an_earlier_session_that_has_not_ended_is_waited_for():
     async def story(live):
         live.store.cut()  # killed: nobody tells the store
         old_session = registered(live).owner

@@ -101,7 +101,7 @@ def test_a_topic_made_again_has_nothing_of_the_old_one():
     run(scenario())
 
 
-def test_whoever_waits_is_told_when_it_shows_or_when_the_time_is_up():
+def test_a_waiting_request_continues_when_the_metadata_has_it_or_the_time_is_up():
     async def scenario():
         loop = asyncio.get_running_loop()
         shown = cache()

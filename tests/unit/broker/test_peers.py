@@ -57,7 +57,7 @@ def test_questions_wait_for_one_another():
     play(story, answer=lambda request: None)
 
 
-def test_nobody_there():
+def test_without_a_listener_the_request_fails():
     async def story(peer, other):
         other.refuses = True
         with pytest.raises(PeerError, match="b2:9092"):
@@ -100,7 +100,7 @@ def test_a_connection_that_is_lost_while_it_is_waited():
     play(story, answer=lambda request: None)
 
 
-def test_an_answer_that_is_none_is_as_good_as_no_answer():
+def test_an_invalid_answer_counts_as_no_answer():
     async def story(peer, other):
         asked = asyncio.ensure_future(peer.ask(QUESTION))
         await asyncio.sleep(0.01)
@@ -113,7 +113,7 @@ def test_an_answer_that_is_none_is_as_good_as_no_answer():
     play(story, answer=lambda request: None)
 
 
-def test_who_hangs_up_connects_anew_for_the_next_question():
+def test_after_a_closed_connection_the_next_request_connects_again():
     async def story(peer, other):
         await peer.ask(QUESTION)
         peer.close()

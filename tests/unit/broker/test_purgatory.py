@@ -74,7 +74,7 @@ def test_thousands_that_were_answered_early_do_not_pile_up():
     run(scenario())
 
 
-def test_when_the_broker_stops_everybody_gets_an_answer():
+def test_when_the_broker_stops_every_waiting_request_is_answered():
     async def scenario():
         waiting, log = purgatory(), []
         for name in ("a", "b"):

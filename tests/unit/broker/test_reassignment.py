@@ -247,7 +247,7 @@ def test_the_node_asks_for_a_move_and_goes_when_it_is_done(play):
     play(story)
 
 
-def test_a_node_that_cannot_be_read_is_told_and_left(play):
+def test_a_node_that_cannot_be_read_is_logged_and_left(play):
     async def story(cluster):
         node = await begun(cluster, 1, 2, 3)
         await cluster.store.create(layout.REASSIGN_PARTITIONS, b"{nonsense")
@@ -320,7 +320,7 @@ def test_elect_leaders_is_for_the_controller_and_of_known_kinds(play):
     play(story)
 
 
-def test_leadership_goes_back_to_preferred_replicas_when_the_timer_says_so(play):
+def test_leadership_returns_to_preferred_replicas_at_the_check(play):
     async def story(cluster):
         node = await begun(cluster, 1, 2, 3)
         await reassign(node, t0=[2, 1])

@@ -142,7 +142,7 @@ def test_a_session_names_a_partition_again_only_when_its_end_has_moved():
     play(story)
 
 
-def test_an_answer_in_the_terms_of_the_last_reign_is_no_word_about_the_present_one():
+def test_an_error_for_a_former_leader_epoch_does_not_affect_the_present_one():
     async def story(fetcher, leader):
         partition = FakePartition()
         fetcher.follow(partition)
@@ -158,7 +158,7 @@ def test_an_answer_in_the_terms_of_the_last_reign_is_no_word_about_the_present_o
     play(story)
 
 
-def test_records_of_the_last_reign_are_asked_for_again_in_the_present_one():
+def test_records_fetched_in_a_former_leader_epoch_are_fetched_again():
     async def story(fetcher, leader):
         partition = FakePartition()
         fetcher.follow(partition)
@@ -172,7 +172,7 @@ def test_records_of_the_last_reign_are_asked_for_again_in_the_present_one():
     play(story)
 
 
-def test_a_fenced_partition_is_left_until_the_controller_says_more():
+def test_a_fenced_partition_is_not_fetched_until_the_next_leader_and_isr():
     async def story(fetcher, leader):
         fenced, other = FakePartition(0), FakePartition(1)
         fetcher.follow(fenced)

@@ -66,7 +66,7 @@ def test_there_is_one_fetcher_for_each_leader():
     assert stage.made[0].followed == [partitions[0], partitions[2]]
 
 
-def test_a_leader_that_nobody_has_announced_is_waited_for():
+def test_a_leader_without_metadata_is_waited_for():
     stage = Stage(3)
     partition = FakePartition(2)
     stage.fetchers.follow(partition)
@@ -146,7 +146,7 @@ def test_all_leaders_are_checked_for_silence_and_all_are_left_at_the_end():
     assert len(stage.made) == 2
 
 
-def test_who_stops_follows_nobody_whatever_is_ordered_yet():
+def test_a_stopping_broker_follows_no_leader_whatever_is_requested():
     stage = Stage(2)
     stage.fetchers.follow(FakePartition(2))
     stage.fetchers.stop()

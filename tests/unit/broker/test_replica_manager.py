@@ -126,7 +126,7 @@ def test_a_leader_leads_and_a_follower_does_not():
         pytest.param((6, 0), True, id="a newer reign"),
     ],
 )
-def test_only_a_newer_order_is_obeyed(epochs, is_obeyed):
+def test_only_newer_epochs_change_the_role(epochs, is_obeyed):
     async def story(live):
         replicas = (0, 2)
         await take(live, role(leader_epoch=5, partition_epoch=3, replicas=replicas))
@@ -142,7 +142,7 @@ def test_only_a_newer_order_is_obeyed(epochs, is_obeyed):
     play(story)
 
 
-def test_a_reign_begins_an_epoch_where_the_log_ends():
+def test_a_new_leader_epoch_begins_at_the_log_end():
     async def story(live):
         await take(live, role(leader_epoch=3))
         live.append(b"a")
@@ -203,7 +203,7 @@ def test_another_topic_of_the_name_takes_the_place_of_the_former_whose_log_is_se
     play(story)
 
 
-def test_no_checkpoint_speaks_of_the_former_topics_log_when_the_next_one_is_made():
+def test_checkpoints_do_not_name_the_log_of_an_earlier_topic_when_the_next_is_created():
     async def story(live):
         await take(live, role(topic_id=b"1" * 16))
         live.append(b"a")
@@ -220,7 +220,7 @@ def test_no_checkpoint_speaks_of_the_former_topics_log_when_the_next_one_is_made
     play(story)
 
 
-def test_a_log_on_disk_of_another_topic_is_set_aside_and_told_of_at_each_start(caplog):
+def test_a_log_on_disk_of_another_topic_is_set_aside_and_logged_at_each_start(caplog):
     async def story(live):
         caplog.set_level(logging.INFO)
         await live.topic("t")
@@ -251,7 +251,7 @@ def test_a_log_without_an_id_is_of_the_topic_that_is_ordered_unless_its_replica_
     play(story)
 
 
-def test_an_order_for_a_topic_that_another_has_followed_comes_too_late():
+def test_a_request_for_a_topic_id_that_was_replaced_is_refused():
     async def story(live):
         former, present = role(topic_id=b"1" * 16), role(topic_id=b"2" * 16)
         late = role(topic_id=b"1" * 16, leader_epoch=99)
@@ -268,7 +268,7 @@ def test_an_order_for_a_topic_that_another_has_followed_comes_too_late():
     play(story)
 
 
-def test_topics_without_ids_take_nobodys_place():
+def test_topics_without_ids_do_not_replace_others():
     async def story(live):
         await take(live, role(0), role(0, name="u"))
         log, nobody = live.log(), bytes(16)
@@ -284,7 +284,7 @@ def test_topics_without_ids_take_nobodys_place():
 # --------------------------------------------------------------------------------- stop
 
 
-def test_a_stopped_replica_stays_on_disk_and_serves_nobody():
+def test_a_stopped_replica_stays_on_disk_and_serves_no_client():
     async def story(live):
         await take(live, role())
         live.append(b"a")
@@ -298,7 +298,7 @@ def test_a_stopped_replica_stays_on_disk_and_serves_nobody():
     play(story)
 
 
-def test_a_deleted_replica_is_gone_and_may_be_made_anew():
+def test_a_deleted_replica_is_removed_and_can_be_created_again():
     async def story(live):
         await take(live, role())
         live.append(b"a")
@@ -360,7 +360,7 @@ def news(*, leader_epoch, replicas, topic_id=b"i" * 16, leader=2):
     return UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])
 
 
-def test_a_replica_that_others_hold_in_a_newer_reign_is_served_no_longer_and_stays_on_disk():
+def test_a_replica_that_other_brokers_hold_in_a_newer_leader_epoch_is_not_served_and_stays_on_disk():
     async def story(live):
         replicas = live.broker.replicas
         await take(live, role(leader_epoch=5, replicas=(0, 2)))
@@ -430,7 +430,7 @@ def test_a_lost_directory_takes_its_partitions_and_only_these():
     play(story)
 
 
-def test_a_replica_whose_log_is_missing_begins_anew_while_all_directories_work():
+def test_a_replica_without_a_log_starts_empty_while_all_directories_work():
     async def story(live):
         assert await take(live, role(is_new=False)) == ErrorCode.NONE
         assert live.log().leo == 0
@@ -463,7 +463,7 @@ def test_a_replica_in_a_lost_directory_is_not_deleted_for_it_would_come_back():
     play(story)
 
 
-def test_a_replica_that_cannot_be_made_is_a_storage_error_for_whoever_asks():
+def test_a_replica_that_cannot_be_created_answers_kafka_storage_error():
     async def story(live):
         for path in LOG_DIRS:
             live.disk.lose(path)
@@ -526,7 +526,7 @@ def test_asked_again_what_it_holds_a_broker_names_what_is_lost():
     play(story)
 
 
-def test_the_controller_is_told_of_a_lost_directory_and_takes_its_partitions_offline():
+def test_the_controller_is_notified_of_a_failed_directory_and_marks_its_replicas_offline():
     async def story(live):
         await live.topic("t", 2)
         held = {n: live.broker.logs.directory_of(live.log(index=n)) for n in range(2)}

@@ -53,7 +53,7 @@ def test_a_broker_reports_its_directories_and_options_without_their_values():
     play(story, num_partitons="secret")
 
 
-def test_clients_that_were_refused_are_remembered():
+def test_clients_that_were_refused_are_recorded():
     async def story(live):
         await live.topic("t")
         peer = live.peer()
@@ -72,7 +72,7 @@ def test_clients_that_were_refused_are_remembered():
     play(story, message_max_bytes="1000")
 
 
-def test_of_many_kinds_of_refusals_the_oldest_are_forgotten():
+def test_of_many_kinds_of_refusals_the_oldest_are_dropped():
     incidents = Incidents(iter(range(1_000)).__next__)
     for n in range(REFUSALS_MAX + 1):
         incidents.refused(f"kind {n}", host="h", client_id=None, software="?")

@@ -167,7 +167,7 @@ def test_what_waits_for_others_is_not_slow(caplog):
     play(story)
 
 
-def test_an_error_that_a_handler_raises_is_told_where_there_is_room_for_it():
+def test_an_error_that_a_handler_raises_is_answered_if_the_response_has_a_field_for_it():
     async def story(live):
         def refuse(request):
             raise ApiError(ErrorCode.POLICY_VIOLATION, "because")
@@ -187,7 +187,7 @@ def test_an_error_that_a_handler_raises_is_told_where_there_is_room_for_it():
     play(story)
 
 
-def test_an_answer_that_cannot_be_told_ends_the_connection_after_those_before_it():
+def test_an_error_without_a_field_closes_the_connection_after_earlier_answers():
     async def story(live):
         await live.order()
 

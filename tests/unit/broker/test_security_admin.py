@@ -135,7 +135,7 @@ def test_two_brokers_that_write_at_once_lose_nothing():
         ({"host": "1.2.3.4"}, set()),
     ],
 )
-def test_a_filter_takes_what_it_says(wanted, names):
+def test_a_filter_matches_what_it_names(wanted, names):
     patterns = [on("t"), on("tx"), on("*"), on("t", prefixed=True)]
     found = {
         pattern.name + (" prefixed" if pattern.prefixed else "")
@@ -236,7 +236,7 @@ def test_that_a_quota_is_not_enforced_is_said_once(caplog):
     run(story())
 
 
-def test_a_quota_that_is_removed_is_gone_and_the_others_stay():
+def test_a_quota_is_removed_and_the_others_stay():
     async def story():
         clients = ClientAdmin(await opened())
         user = {"user": "a"}
@@ -312,7 +312,7 @@ def test_a_credential_verifies_its_password_and_does_not_hold_it():
     assert base64.b64encode(salted).decode() not in text
 
 
-def test_credentials_are_told_by_mechanism_and_deleted_one_by_one():
+def test_credentials_are_listed_by_mechanism_and_deleted_one_by_one():
     async def story():
         clients = ClientAdmin(await opened())
         for mechanism, iterations in ((1, 8192), (2, 4096)):

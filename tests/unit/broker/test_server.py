@@ -44,7 +44,7 @@ async def starts(live, **properties):
 # --------------------------------------------------------------------------------- refusals
 
 
-def test_an_authorizer_may_be_named_where_everybody_is_a_super_user(caplog):
+def test_an_authorizer_is_accepted_if_every_client_is_a_super_user(caplog):
     async def story(live):
         await live.topic("t", 1)
 
@@ -111,7 +111,7 @@ def test_a_directory_of_another_cluster():
     play(story)
 
 
-def test_a_directory_that_somebody_uses():
+def test_a_directory_that_another_process_uses():
     async def story(live):
         await live.broker.stop()
         lock = live.disk.lock(f"{LOG_DIRS[0]}/.lock")

@@ -53,7 +53,7 @@ def test_topics_without_options_of_their_own_share_one_object():
     assert settings.topic("own") is settings.topic("own") is not settings.topic("a")
 
 
-def test_a_change_is_told_once_and_no_change_is_not():
+def test_a_change_is_notified_once_and_no_change_is_not():
     settings = book()
     settings.set_topic("t", {"retention.ms": "1"})
     settings.set_topic("t", {"retention.ms": "1"})

@@ -56,7 +56,7 @@ def test_who_has_a_name_may_keep_its_znodes_to_itself():
         ({"odradek.zookeeper.digest": "broker:"}, "not `user:password`"),
     ],
 )
-def test_an_identity_that_is_none_is_refused(options: dict[str, str], complaint: str):
+def test_an_invalid_identity_is_refused(options: dict[str, str], complaint: str):
     with pytest.raises(StartupError, match=complaint):
         store({**ZOOKEEPER, **options})
 

@@ -47,7 +47,7 @@ async def strict(live, *throttle_ms) -> Strict:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_every_api_tells_the_time_and_mutes_the_channel(example):
+def test_every_api_answers_the_throttle_time_and_mutes_the_connection(example):
     async def story(live):
         await strict(live, THROTTLE_MS, 0)
         peer, version = live.peer(), example.last
@@ -153,7 +153,7 @@ def test_others_are_not_held_up():
     play(story)
 
 
-def test_who_hangs_up_while_it_is_muted_is_forgotten():
+def test_a_client_that_disconnects_while_muted_is_dropped():
     async def story(live):
         await strict(live)
         peer = live.peer()

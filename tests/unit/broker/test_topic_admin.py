@@ -236,7 +236,7 @@ def test_only_the_controllers_broker_serves_the_admin(play):
     play(story)
 
 
-def test_who_may_not_create_is_told_so_and_who_may_not_describe_learns_less(play):
+def test_without_create_a_topic_is_refused_and_without_describe_the_answer_has_less(play):
     async def story(cluster):
         node = await cluster.start(1)
         cluster_create = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
@@ -428,7 +428,7 @@ def test_an_epoch_that_was_taken_refuses_the_admin_too(play):
     play(story)
 
 
-def test_a_lost_session_is_told_as_a_time_out(play):
+def test_a_lost_session_is_answered_as_a_time_out(play):
     async def story(cluster):
         node = await cluster.start(1)
         await create(node, topic("old"))

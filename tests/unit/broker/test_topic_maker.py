@@ -103,7 +103,7 @@ def test_who_asks_again_finds_it_with_the_brokers_defaults():
     play(story, num_partitions=3)
 
 
-def test_nobody_makes_what_was_not_to_be_made():
+def test_without_automatic_creation_no_topic_is_created():
     async def story(live):
         unknown = {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert await ask(live, "t", allow=False) == unknown
@@ -202,7 +202,7 @@ def test_every_other_broker_has_the_controller_make_them():
     assert (created, error) == ([], ErrorCode.NONE)
 
 
-def test_what_the_controller_refuses_is_told():
+def test_the_controllers_error_is_raised():
     exists = ErrorCode.TOPIC_ALREADY_EXISTS
     assert by_controller(exists)[2] is exists
     assert by_controller(PeerError("nobody there"))[2] is ErrorCode.NOT_CONTROLLER

@@ -52,11 +52,11 @@ async def create_acls(
         failure = error
     response = CreateAclsResponse()
     for outcome in outcomes:
-        error_answered = outcome if isinstance(outcome, ApiError) else failure
+        refusal = outcome if isinstance(outcome, ApiError) else failure
         response.results.append(
             AclCreationResult(
-                error_code=error_answered.code if error_answered else ErrorCode.NONE,
-                error_message=error_answered.message if error_answered else None,
+                error_code=refusal.code if refusal else ErrorCode.NONE,
+                error_message=refusal.message if refusal else None,
             )
         )
     return response

@@ -110,7 +110,7 @@ def test_a_move_goes_on_after_a_restart():
     play(story)
 
 
-def test_a_copy_whose_log_is_gone_is_not_waited_for():
+def test_a_copy_whose_log_was_deleted_is_not_waited_for():
     async def story(live):
         old, new = await filled(live)
         live.disk.slowest_ms = 10_000

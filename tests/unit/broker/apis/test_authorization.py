@@ -150,7 +150,7 @@ def test_who_may_not_describe_a_topic_cannot_tell_it_from_one_that_is_not_there(
     play(story)
 
 
-def test_who_may_see_a_topic_and_not_delete_it_is_told_so():
+def test_with_describe_and_without_delete_the_error_is_topic_authorization_failed():
     async def story(live):
         topic_id = (await live.topic("t")).topic_id
         live.broker.requests._authorizer = Only((AclOperation.DESCRIBE, ResourceType.TOPIC, "t"))
@@ -165,7 +165,7 @@ def test_who_may_see_a_topic_and_not_delete_it_is_told_so():
     play(story)
 
 
-def test_a_made_topics_options_are_for_those_who_may_see_them():
+def test_a_created_topics_options_need_describe_configs():
     async def story(live):
         create = (AclOperation.CREATE, ResourceType.TOPIC, "new")
         live.broker.requests._authorizer = Only(create)
@@ -183,7 +183,7 @@ def test_a_made_topics_options_are_for_those_who_may_see_them():
 
 
 @pytest.mark.parametrize("version", [8, 10])
-def test_operations_on_the_cluster_are_told_to_who_asks_and_may_describe_it(version):
+def test_cluster_operations_are_answered_if_asked_for_and_with_describe(version):
     describe = (AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     alter = (AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -210,7 +210,7 @@ def test_operations_on_the_cluster_are_told_to_who_asks_and_may_describe_it(vers
     play(story)
 
 
-def test_all_operations_that_exist_are_told_to_who_may_do_all():
+def test_with_all_rights_every_operation_is_listed():
     async def story(live):
         session = live.peer().connection.session
         for resource_type, operations in OPERATIONS.items():

@@ -42,7 +42,7 @@ def test_what_is_below_the_offset_goes(offset, low_watermark):
     play(story)
 
 
-def test_what_is_gone_already_is_no_error():
+def test_deleting_deleted_records_is_no_error():
     async def story(live):
         await live.topic("t")
         for _ in range(5):
@@ -171,7 +171,7 @@ def test_all_followers_are_waited_for():
     play(story)
 
 
-def test_a_follower_that_waits_is_told_at_once():
+def test_a_waiting_follower_gets_the_new_log_start_at_once():
     async def story(live):
         await leader_of_five(live)
         wanted = FetchPartition(fetch_offset=5, log_start_offset=0, partition_max_bytes=1 << 20)
@@ -200,7 +200,7 @@ def test_who_is_not_registered_is_not_waited_for():
     play(story)
 
 
-def test_who_waits_too_long_is_told_so_and_how_far_it_is():
+def test_a_deletion_that_times_out_answers_the_low_watermark():
     async def story(live):
         await leader_of_five(live)
         await follower_says(live, 2, 5, 2)

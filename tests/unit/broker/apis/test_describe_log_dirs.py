@@ -78,7 +78,7 @@ def test_a_copy_that_is_being_made_and_how_far_it_is_behind():
     play(story)
 
 
-def test_a_directory_that_failed_says_so_and_the_other_is_described():
+def test_a_failed_directory_has_an_error_and_the_other_is_described():
     async def story(live):
         await live.topic("t", 2)
         live.disk.faults.append(Fault("write", f"{LOG_DIRS[0]}/"))

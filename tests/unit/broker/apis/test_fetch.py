@@ -69,7 +69,7 @@ def test_what_is_there_is_answered_at_once():
     play(story)
 
 
-def test_an_append_wakes_who_waits():
+def test_an_append_wakes_waiting_fetches():
     async def story(live):
         await live.topic("t")
         answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
@@ -191,7 +191,7 @@ def test_consumers_read_what_is_committed_and_are_woken_by_the_high_watermark():
 
 
 @pytest.mark.parametrize("woken", [False, True])
-def test_a_connection_that_closed_while_it_waited_is_forgotten(woken):
+def test_a_fetch_of_a_closed_connection_is_dropped(woken):
     async def story(live):
         await live.topic("t")
         peer = live.peer()
@@ -350,7 +350,7 @@ def test_leader_epochs_fence_the_asker():
         ({"leader_epoch": 1}, ErrorCode.FENCED_LEADER_EPOCH),
     ],
 )
-def test_a_change_of_reign_answers_who_waits(order, error):
+def test_a_new_leader_epoch_answers_waiting_fetches(order, error):
     async def story(live):
         await live.order()
         request = fetch({T0: asked(0, current_leader_epoch=0)}, max_wait_ms=NEVER_MS)
@@ -365,7 +365,7 @@ def test_a_change_of_reign_answers_who_waits(order, error):
     play(story)
 
 
-def test_deletion_answers_who_waits():
+def test_deletion_answers_waiting_fetches():
     async def story(live):
         topic_id = (await live.topic("t")).topic_id
         peer = live.peer()
@@ -387,7 +387,7 @@ def test_deletion_answers_who_waits():
     play(story)
 
 
-def test_the_stop_of_the_broker_answers_who_waits():
+def test_the_stop_of_the_broker_answers_waiting_fetches():
     async def story(live):
         await live.topic("t")
         answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
@@ -422,7 +422,7 @@ def test_what_may_not_be_read_fails_alone_and_does_not_show_whether_it_exists():
 
 
 @pytest.mark.parametrize("version", [BY_NAME, 17])
-def test_only_who_may_act_for_the_cluster_is_a_follower(version):
+def test_only_clients_with_cluster_action_fetch_as_followers(version):
     async def story(live):
         await live.order()
         live.append(b"uncommitted")
@@ -555,7 +555,7 @@ async def idle_follower(live):
     return answer
 
 
-def test_a_follower_that_waits_is_told_a_newer_high_watermark_within_milliseconds():
+def test_a_waiting_follower_gets_a_newer_high_watermark_within_milliseconds():
     async def story(live):
         answer = await idle_follower(live)
         begun_s = live.loop.time()
@@ -599,7 +599,7 @@ def test_the_follower_whose_fetch_moves_the_high_watermark_waits_for_it_like_the
     play(story)
 
 
-def test_where_consumers_read_from_followers_these_are_told_a_newer_high_watermark_at_once():
+def test_where_consumers_read_from_followers_a_newer_high_watermark_is_answered_at_once():
     async def story(live):
         answer = await idle_follower(live)
         begun_s = live.loop.time()
@@ -672,7 +672,7 @@ def test_a_follower_ahead_of_the_leader_acknowledges_nothing():
     play(story)
 
 
-def test_a_log_that_diverges_is_told_where_and_acknowledges_nothing():
+def test_a_diverging_follower_gets_the_diverging_epoch_and_acknowledges_nothing():
     async def story(live):
         await live.order(replicas=(0, 2), leader_epoch=1)
         for _ in range(3):

@@ -55,7 +55,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(rack, offset, version, pr
     play(story, **NEAR)
 
 
-def test_without_a_selector_everybody_reads_at_the_leader():
+def test_without_a_selector_consumers_read_from_the_leader():
     async def story(live):
         await leads(live)
         answer = await live.peer().ask(fetch({T0: 0}, rack_id="b"), BY_NAME)
@@ -65,7 +65,7 @@ def test_without_a_selector_everybody_reads_at_the_leader():
     play(story, broker_rack="a")
 
 
-def test_nobody_is_sent_to_a_follower_that_is_behind_or_out_of_sync():
+def test_consumers_are_not_sent_to_a_follower_that_is_behind_or_out_of_sync():
     async def story(live):
         await leads(live)
         live.partition().leader.followers[2].leo = 3
@@ -100,7 +100,7 @@ def test_a_follower_serves_consumers_below_its_high_watermark():
     play(story, **NEAR)
 
 
-def test_a_follower_sends_those_away_who_do_not_know_of_it():
+def test_a_follower_refuses_consumers_of_versions_without_racks():
     async def story(live):
         await follows(live, answer(part(records=batch(0, b"a"), high_watermark=1)))
         answered = await live.peer().ask(fetch({T0: 0}), 10)
@@ -109,7 +109,7 @@ def test_a_follower_sends_those_away_who_do_not_know_of_it():
     play(story, **NEAR)
 
 
-def test_a_follower_without_a_selector_sends_everybody_away():
+def test_a_follower_without_a_selector_refuses_consumers():
     async def story(live):
         await follows(live, answer(part(records=batch(0, b"a"), high_watermark=1)))
         answered = await live.peer().ask(fetch({T0: 0}, rack_id="a"), BY_NAME)
@@ -118,7 +118,7 @@ def test_a_follower_without_a_selector_sends_everybody_away():
     play(story, broker_rack="a")
 
 
-def test_a_selector_that_nobody_knows_is_refused_at_the_start():
+def test_an_unknown_selector_is_refused_at_the_start():
     async def main():
         live = Live({"replica.selector.class": "com.example.Mine"})
         for path in LOG_DIRS:

@@ -45,7 +45,7 @@ def sessions(live):
     return live.broker.fetch.sessions
 
 
-def test_a_new_session_names_all_and_then_only_news():
+def test_a_new_session_names_all_and_then_only_changes():
     async def story(live):
         await live.topic("t", 3)
         live.append(b"a")
@@ -101,7 +101,7 @@ def test_a_waiting_incremental_fetch_is_woken_by_what_it_did_not_name_again():
     play(story)
 
 
-def test_what_did_not_fit_comes_next_although_nobody_names_it_again():
+def test_what_did_not_fit_comes_next_without_being_named_again():
     async def story(live):
         await live.topic("t", 3)
         for index in range(3):
@@ -117,7 +117,7 @@ def test_what_did_not_fit_comes_next_although_nobody_names_it_again():
     play(story)
 
 
-def test_what_did_not_fit_stays_ready_although_there_is_no_news_of_it():
+def test_what_did_not_fit_stays_ready_without_further_changes():
     async def story(live):
         await live.topic("t", 3)
         for index in (1, 2):
@@ -183,7 +183,7 @@ def test_who_does_not_move_on_does_not_hold_up_the_others():
     play(story)
 
 
-def test_what_is_forgotten_is_not_told_of():
+def test_forgotten_partitions_are_not_answered():
     async def story(live):
         await live.topic("t", 2)
         fetcher = Fetcher(live)
@@ -200,7 +200,7 @@ def test_what_is_forgotten_is_not_told_of():
     play(story)
 
 
-def test_a_session_that_forgot_everything_is_none_and_does_not_wait():
+def test_a_session_without_partitions_is_closed_and_does_not_wait():
     async def story(live):
         await live.topic("t")
         fetcher = Fetcher(live)
@@ -243,7 +243,7 @@ def test_epochs_have_to_follow_each_other():
     play(story)
 
 
-def test_a_session_nobody_knows():
+def test_an_unknown_session():
     async def story(live):
         request = fetch({}, session_id=123_456, session_epoch=1)
         response = await live.peer().ask(request, BY_NAME)
@@ -302,7 +302,7 @@ def test_a_consumer_does_not_go_on_with_a_followers_session():
 # --------------------------------------------------------------------------------- errors
 
 
-def test_errors_are_told_again_and_again_until_they_are_over():
+def test_errors_are_answered_repeatedly_until_they_are_over():
     async def story(live):
         await live.topic("t")
         await live.order("elsewhere", leader=2)
@@ -340,7 +340,7 @@ async def make_anew(live):
     await live.topic("t")
 
 
-def test_a_topic_made_anew_is_another_for_who_goes_by_id():
+def test_a_topic_that_was_created_again_is_another_one_by_id():
     async def story(live):
         topic_id = (await live.topic("t")).topic_id
         live.append(b"old")
@@ -358,7 +358,7 @@ def test_a_topic_made_anew_is_another_for_who_goes_by_id():
     play(story)
 
 
-def test_a_topic_made_anew_is_found_by_who_goes_by_name():
+def test_a_topic_that_was_created_again_is_found_by_name():
     async def story(live):
         await live.topic("t")
         fetcher = Fetcher(live)
@@ -377,7 +377,7 @@ def test_a_topic_made_anew_is_found_by_who_goes_by_name():
 # ----------------------------------------------------------------------------------- news
 
 
-def test_a_log_start_that_moved_is_news():
+def test_a_log_start_that_moved_is_answered():
     async def story(live):
         await live.topic("t")
         for _ in range(3):
@@ -393,7 +393,7 @@ def test_a_log_start_that_moved_is_news():
     play(story)
 
 
-def test_a_high_watermark_that_moved_is_news_for_who_reads_committed():
+def test_a_high_watermark_that_moved_is_answered_to_read_committed_consumers():
     async def story(live):
         await live.topic("t")
         fetcher = Fetcher(live, isolation_level=1)
@@ -408,7 +408,7 @@ def test_a_high_watermark_that_moved_is_news_for_who_reads_committed():
     play(story)
 
 
-def test_what_was_not_sent_is_told_when_it_is():
+def test_a_change_that_was_not_sent_is_answered_later():
     async def story(live):
         await live.topic("t")
         fetcher = Fetcher(live, isolation_level=1)

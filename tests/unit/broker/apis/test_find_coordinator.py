@@ -40,7 +40,7 @@ def test_the_hash_is_javas(text, value):
         ("xe6f7db61d7g-warm", 49),
     ],
 )
-def test_a_group_is_minded_where_kafka_minds_it(group, partition):
+def test_a_group_has_the_same_coordinator_partition_as_in_kafka(group, partition):
     assert coordinator_partition(group, 50) == partition
 
 

@@ -53,7 +53,7 @@ def test_transactions_have_their_coordinator_elsewhere():
     play(story)
 
 
-def test_a_controller_that_has_not_heard_of_the_next_one_gives_none():
+def test_a_former_controller_allocates_no_block():
     async def story(live):
         live.tree.write(
             lambda draft: draft.single(SetData(layout.CONTROLLER_EPOCH, b"9"), session=0)
@@ -71,7 +71,7 @@ def test_without_a_controller_there_are_none_for_now():
     play(story)
 
 
-def test_a_thousand_ids_are_asked_for_once_by_all_who_wait():
+def test_all_waiting_producers_share_one_request_for_a_block():
     async def scenario():
         asked = []
 

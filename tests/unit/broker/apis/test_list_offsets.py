@@ -120,7 +120,7 @@ def test_leader_epochs_are_those_of_the_offset():
     play(story)
 
 
-def test_consumers_are_told_what_is_committed_and_followers_what_there_is():
+def test_consumers_get_the_high_watermark_and_followers_the_log_end():
     async def story(live):
         await live.order()
         live.append_batch(build_batch([Record(None, b"x", 100)]))
@@ -189,7 +189,7 @@ def test_refusals():
     play(story)
 
 
-def test_who_asks_for_the_files_ends_is_told_in_every_version():
+def test_the_debugging_replica_id_gets_the_log_end_in_every_version():
     async def story(live):
         await stamped(live, 1, 2, 3)
 

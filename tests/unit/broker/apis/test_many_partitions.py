@@ -100,7 +100,7 @@ def test_a_produce_with_acks_all_to_many_partitions_waits_for_all_replicas():
     play(story)
 
 
-def test_a_peer_that_is_gone_leaves_nothing_behind():
+def test_a_client_that_disconnects_leaves_nothing_behind():
     async def story(live: Live):
         await live.order(replicas=[0, 1], isr=[0, 1])
         peer = live.peer()

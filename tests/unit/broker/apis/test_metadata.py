@@ -147,7 +147,7 @@ def test_making_a_topic_needs_the_right_to_create():
     assert maker.made == ["new"]
 
 
-def test_a_partition_whose_leader_is_dead_says_so():
+def test_a_partition_whose_leader_is_not_registered_has_an_error():
     (topic,) = ask(named("orders"), leader=7).topics
     (partition,) = topic.partitions
 
@@ -156,7 +156,7 @@ def test_a_partition_whose_leader_is_dead_says_so():
     assert partition.offline_replicas == [2], "1 lives, 2 is not registered"
 
 
-def test_authorized_operations_are_told_only_when_asked_for():
+def test_authorized_operations_are_answered_only_when_asked_for():
     (topic,) = ask(named("orders")).topics
     assert topic.topic_authorized_operations == -(2**31)
 
@@ -193,7 +193,7 @@ def session(principal="User:a", authorizer=None):
     )
 
 
-def test_an_answer_is_encoded_once_and_forgotten_when_the_metadata_changes():
+def test_an_answer_is_encoded_once_and_dropped_when_the_metadata_changes():
     async def scenario(api, cache):
         first = api.handle(session(), named("orders"), 12)
         assert isinstance(first, Encoded)

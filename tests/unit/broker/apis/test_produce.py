@@ -56,7 +56,7 @@ def test_acks_1_is_answered_by_the_leader_alone():
     play(story)
 
 
-def test_what_is_committed_together_is_told_each_producer_in_one_write():
+def test_batches_that_are_committed_together_are_answered_in_one_write_to_each_producer():
     async def story(live):
         await live.order(replicas=(0, 2))
         writes = []
@@ -490,7 +490,7 @@ def test_markers_are_not_for_clients_to_write():
     play(story)
 
 
-def test_zstd_only_for_those_who_know_it():
+def test_zstd_only_in_versions_that_have_it():
     async def story(live):
         await live.topic("t")
         peer = live.peer()
@@ -676,7 +676,7 @@ def test_a_batch_behind_one_that_was_refused_for_the_moment_is_refused_alike(has
     play(story)
 
 
-def test_a_gap_that_stays_is_told_after_a_while_however_often_it_comes():
+def test_a_lasting_gap_is_answered_as_out_of_order_after_a_while():
     async def story(live):
         await live.order(isr=(0,))
         peer = live.peer()

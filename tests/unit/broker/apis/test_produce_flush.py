@@ -37,7 +37,7 @@ def test_flush_before_ack_holds_for_every_topic_and_every_acks():
     play(story, odradek_flush_before_ack=True)
 
 
-def test_a_flush_that_fails_is_told():
+def test_a_failed_flush_is_answered():
     async def story(live):
         await live.topic("t", flush_messages=1)
         live.disk.faults.append(Fault("flush", "t-0"))
@@ -48,7 +48,7 @@ def test_a_flush_that_fails_is_told():
     play(story)
 
 
-def test_what_has_to_be_flushed_first_is_shown_to_nobody_before():
+def test_records_are_not_readable_before_their_flush():
     async def story(live):
         await live.topic("t", flush_messages=2)
         for number, value in enumerate((b"a", b"b", b"c", b"d", b"e", b"f")):
@@ -63,7 +63,7 @@ def test_what_has_to_be_flushed_first_is_shown_to_nobody_before():
     play(story)
 
 
-def test_what_was_not_flushed_when_a_reign_began_is_shown_when_it_is():
+def test_records_that_a_new_leader_has_not_flushed_are_readable_after_their_flush():
     async def story(live):
         await live.order("t", replicas=(0, 2, 3))
         live.append(b"a")

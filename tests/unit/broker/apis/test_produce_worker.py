@@ -170,7 +170,7 @@ def test_leadership_that_is_lost_meanwhile_keeps_it_from_being_appended():
     play(story)
 
 
-def test_what_nobody_waits_for_any_more_is_not_appended():
+def test_a_batch_whose_request_timed_out_is_not_appended():
     async def story(live: Live):
         await live.topic("t")
         peer = live.peer()

@@ -160,7 +160,7 @@ def fail(*_):
 
 
 @every_example
-def test_what_no_handler_foresaw_is_told_or_ends_the_connection_and_no_more(example):
+def test_an_unexpected_exception_is_answered_or_closes_the_connection_and_no_more(example):
     async def story(live):
         requests = live.broker.requests
         await prepared(live)
