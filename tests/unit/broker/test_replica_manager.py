@@ -360,7 +360,7 @@ def news(*, leader_epoch, replicas, topic_id=b"i" * 16, leader=2):
     return UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])
 
 
-def test_a_replica_that_other_brokers_hold_in_a_newer_leader_epoch_is_not_served_and_stays_on_disk():
+def test_a_replica_that_others_hold_in_a_newer_leader_epoch_is_not_served_and_stays_on_disk():
     async def story(live):
         replicas = live.broker.replicas
         await take(live, role(leader_epoch=5, replicas=(0, 2)))
