@@ -182,7 +182,7 @@ def test_replicas_move_as_planned(run: Run, kafka: Kafka, topic: str) -> None:
     assert plan["copied"] > 0
     done = run("plan rebalance --execute --throttle 50MB --batch 2")
     assert "throttles cleared" in done.stderr
-    assert run("plan rebalance").stdout == "Nothing has to be done.\n"
+    assert run("plan rebalance").stdout == "No change is needed.\n"
     run("plan replication-factor --topic lop --replication-factor 1 --execute")
     run("plan drain 2 --json", expect=1)  # others have three replicas, of three brokers
     run(f"topics --delete --topic {topic}")

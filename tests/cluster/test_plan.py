@@ -93,7 +93,7 @@ def test_a_rebalance_is_planned_and_executed_and_leaves_no_throttle(bootstrap):
     counts = [sum(b in held for held in replicas(bootstrap, "lop").values()) for b in range(3)]
     assert max(counts) - min(counts) <= 1
     again = odradek("plan", "rebalance", "--bootstrap-server", bootstrap)
-    assert again.stdout == "Nothing has to be done.\n"
+    assert again.stdout == "No change is needed.\n"
     reported = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
     assert [f for f in reported["findings"] if f["kind"] in ("throttle", "under-replicated")] == []
 
@@ -147,14 +147,14 @@ def test_ctrl_c_waits_for_the_running_batch_under_the_throttle_and_starts_no_oth
         begun = r"0 of 2 partitions are as planned; still moving: halted-\d; the throttle of 1 B/s"
         assert re.search(begun + " stays until they are done", said)
         assert throttles(bootstrap)
-        assert "go on:         odradek plan replication-factor --topic halted" in said
+        assert "to continue:   odradek plan replication-factor --topic halted" in said
 
         for broker in "120":  # the leader last, because only then it can complete
             odradek("configs", "--bootstrap-server", bootstrap, "--alter", "--broker", broker,
                     "--add-config", "leader.replication.throttled.rate=1000000,"
                     "follower.replication.throttled.rate=1000000")  # fmt: skip
         assert process.wait(90) == 130
-    assert "1 of 2 partitions are as planned, the rest is as it was" in log.read_text()
+    assert "1 of 2 partitions are as planned, the rest is unchanged" in log.read_text()
     assert not throttles(bootstrap)
     assert sorted(map(len, replicas(bootstrap, "halted").values())) == [2, 3]
     # With a topic on all brokers the later tests could not drain one.
@@ -168,11 +168,11 @@ def test_ctrl_c_twice_leaves_the_throttle_and_prints_how_to_cancel(bootstrap, tm
         until(lambda: "Ctrl-C again" in log.read_text())
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-    assert "what is moving goes on; the throttle of 1 B/s stays set" in log.read_text()
+    assert "the moves under way continue; the throttle of 1 B/s stays set" in log.read_text()
     assert throttles(bootstrap)
     assert "left-alone-" in moving(bootstrap)
 
-    (back,) = re.findall(r"take it back:  odradek (.*--cancel)\n", log.read_text())
+    (back,) = re.findall(r"to cancel:     odradek (.*--cancel)\n", log.read_text())
     assert "1 reassignments cancelled" in odradek(*shlex.split(back)).stdout
     assert not throttles(bootstrap)
     assert moving(bootstrap) == "No partition reassignments found.\n"

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: `odradek`, its subcommands, and Kafka's tools."""

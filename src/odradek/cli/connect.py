@@ -1,4 +1,4 @@
-"""How a tool comes to a cluster: `--bootstrap-server`, `--command-config`, and a loop to run on.
+"""Connects a tool to a cluster by `--bootstrap-server` and `--command-config`, on an event loop.
 
     def main(arguments):
         ...
@@ -30,13 +30,13 @@ _TIMEOUTS: Final = (
 
 
 class ClientError(ToolError):
-    """There is no way to make a client of these settings."""
+    """The client cannot be created from its properties (Kafka's `KafkaException`)."""
 
     exception = "org.apache.kafka.common.KafkaException"
 
 
-class NobodyError(ToolError):
-    """No broker has answered."""
+class NoBrokerError(ToolError):
+    """No broker has answered within the timeout."""
 
     exception = "org.apache.kafka.common.errors.TimeoutException"
 
@@ -45,10 +45,10 @@ class NobodyError(ToolError):
 
 
 class UnansweredError(ToolError):
-    """No broker has answered one of our own commands, which names each address with the reason."""
+    """No broker has answered one of our own commands; the message names each address and why."""
 
 
-# Our own commands do not wait for a broker as long as a producer would.
+# Shorter than `default.api.timeout.ms`: these commands run on a terminal.
 OWN_TIMEOUTS: Final = {
     "request.timeout.ms": "5000",
     "default.api.timeout.ms": "8000",
@@ -60,11 +60,11 @@ OWN_WAIT_MS: Final = 3_000
 def with_own_cluster(
     servers: str, properties: Mapping[str, str], work: Callable[[Cluster], Awaitable[int]]
 ) -> int:
-    """`with_cluster` for our own commands: short time-outs, and one message where none answers.
+    """`with_cluster` for our own commands: short timeouts, and one message if no broker answers.
 
     Raises:
-        ClientError: no client can be made; UnansweredError: no broker answers.
-        OdradekError: whatever the work raises.
+        ClientError: the client cannot be created; UnansweredError: no broker answers.
+        OdradekError: any failure of the work.
     """
     merged = {**OWN_TIMEOUTS, **properties, "bootstrap.servers": servers}
     try:
@@ -72,23 +72,23 @@ def with_own_cluster(
     except BootstrapError as error:
         reasons = "; ".join(error.reasons) or str(error)
         raise UnansweredError(
-            f"no broker answers ({reasons}): see that one runs there, and that the address is one "
-            "of its listeners"
+            f"no broker answers ({reasons}): check that a broker runs there, and that the "
+            "address is one of its listeners"
         ) from None
 
 
 class BadPropertyError(ClientError):
-    """A property has a value that it cannot have."""
+    """A property has an invalid value (Kafka's `ConfigException`)."""
 
     exception = _CONFIG_EXCEPTION
 
 
 def properties_of(file: str | None) -> dict[str, str]:
-    """The properties in a file, as `--command-config` names it; none for None.
+    """The properties in the file of `--command-config`; {} for None.
 
     Raises:
-        FileError: it cannot be read; NoSuchFileError: it is not there.
-        InvalidConfigError: it is no properties file; names the file and the line.
+        FileError: it cannot be read; NoSuchFileError: it does not exist.
+        InvalidConfigError: it is not a properties file; names the file and the line.
     """
     if file is None:
         return {}
@@ -114,23 +114,23 @@ def with_cluster(
     call: str = "fetchMetadata",
     wait_ms: int | None = None,
 ) -> int:
-    """Connect, work, hang up. Returns the exit code of the work.
+    """Connect, run `work`, disconnect. Returns the exit code that `work` returns.
 
     Addresses that do not answer are tried again for `wait_ms`, or `default.api.timeout.ms`: a
-    broker may be starting. `client` is the kind and the id that the log names. `call` is what
-    Kafka's tool asks for first, for its message when nothing answers.
+    broker may be starting. `client` is the kind and the id for log lines. `call` is the first
+    request of Kafka's tool, which its message names when no broker answers.
 
     Raises:
-        ClientError: no client can be made, for no address is one, or none can be resolved.
-        NobodyError: no broker answers; each address and why is told on stderr.
-        OdradekError: whatever the work raises.
+        ClientError: the client cannot be created: no address is valid, or none can be resolved.
+        NoBrokerError: no broker answers; each address and why is printed on stderr.
+        OdradekError: any failure of the work.
     """
     show_log()
     merged = {**properties, "bootstrap.servers": servers}
     try:
         return asyncio.run(_connected(merged, work, client, wait_ms))
     except BootstrapError:
-        raise NobodyError(call) from None
+        raise NoBrokerError(call) from None
     finally:
         hide_log()
 
@@ -162,5 +162,5 @@ async def _connected(
 
 
 def no_client(why: str) -> ClientError:
-    """The message of a client that cannot be made."""
+    """`KafkaAdminClient`'s exception when the client cannot be created."""
     return ClientError(f"Failed to create new KafkaAdminClient\n{_CONFIG_EXCEPTION}: {why}")

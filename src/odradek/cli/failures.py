@@ -1,4 +1,4 @@
-"""What goes wrong in a tool, in the words of Kafka's.
+"""The failures of tools, with the messages of Kafka's tools.
 
 Scripts look for the names of Java's exceptions in what the tools print, so these stand where
 Kafka's tools print them; Java's stack traces do not.
@@ -14,7 +14,7 @@ from odradek.client.kafka_errors import exception_of
 from odradek.model.errors import ApiError, OdradekError
 
 _SERVER: Final = "org.apache.kafka.server.common"
-# An option of topics that is taken and has no effect.
+# This topic option is accepted and has no effect.
 FORMAT: Final = "message.format.version"
 FORMAT_WARNING: Final = (
     "WARNING: The configuration message.format.version={} is specified. This configuration will be "
@@ -25,19 +25,19 @@ FORMAT_WARNING: Final = (
 
 
 class ToolError(OdradekError):
-    """A tool refuses something; `exception` is what Java's tool would have thrown."""
+    """A tool cannot do what was requested; `exception` is the class that Kafka's tool throws."""
 
     exception = "java.lang.RuntimeException"
 
 
 class IllegalArgumentError(ToolError):
-    """What was asked for makes no sense."""
+    """The request is invalid."""
 
     exception = "java.lang.IllegalArgumentException"
 
 
 class NumberFormatError(ToolError):
-    """What should be a number is none."""
+    """The text is not a number."""
 
     exception = "java.lang.NumberFormatException"
 
@@ -46,19 +46,19 @@ class NumberFormatError(ToolError):
 
 
 class InvalidConfigurationError(ToolError):
-    """An option that cannot be altered so."""
+    """The option cannot be altered this way."""
 
     exception = "org.apache.kafka.common.errors.InvalidConfigurationException"
 
 
 class CommandFailedError(ToolError):
-    """What was asked for cannot be done."""
+    """The command has failed (Kafka's `AdminCommandFailedException`)."""
 
     exception = f"{_SERVER}.AdminCommandFailedException"
 
 
 class OperationError(ToolError):
-    """What was asked for cannot be understood."""
+    """The input cannot be parsed (Kafka's `AdminOperationException`)."""
 
     exception = f"{_SERVER}.AdminOperationException"
 
@@ -70,38 +70,38 @@ class FileError(ToolError):
 
 
 class NoSuchFileError(FileError):
-    """A file that is not there; the message is its name, as Java has it."""
+    """The file does not exist; the message is its name, as in Java."""
 
     exception = "java.nio.file.NoSuchFileException"
 
 
 class ParseError(ToolError):
-    """A moment that is none."""
+    """The text is not a date and time."""
 
     exception = "java.text.ParseException"
 
 
 class DurationError(ToolError):
-    """A duration that is none."""
+    """The text is not an ISO 8601 duration."""
 
     exception = "java.time.format.DateTimeParseException"
 
 
 class ConfigError(ToolError):
-    """A value that an option does not take."""
+    """The value is invalid for its option."""
 
     exception = "org.apache.kafka.common.config.ConfigException"
 
 
 def message_of(error: Exception) -> str:
-    """What is wrong."""
+    """The message as Kafka prints it, without the name of the exception."""
     if isinstance(error, ApiError):
         return exception_of(error)[1]
     return str(error)
 
 
 def java_text(error: Exception) -> str:
-    """Java's exception, and what is wrong: `org...InvalidTopicException: Topic name ...`."""
+    """Java's exception and its message: `org...InvalidTopicException: Topic name ...`."""
     if isinstance(error, ApiError):
         name, message = exception_of(error)
         return f"{name}: {message}"
@@ -121,7 +121,7 @@ def to_int(text: str) -> int:
     """A number as Java's `Integer.parseInt` takes it.
 
     Raises:
-        NumberFormatError: it is none.
+        NumberFormatError: it is not a number of 32 bits.
     """
     digits = text[1:] if text[:1] in ("-", "+") else text
     if digits.isascii() and digits.isdecimal() and -(1 << 31) <= int(text) < 1 << 31:
@@ -130,7 +130,7 @@ def to_int(text: str) -> int:
 
 
 class _Log(logging.Handler):
-    """What our client tells, as Kafka's tools log what theirs tells."""
+    """Prints the client's log lines in the format of Kafka's tools."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "WARN" if record.levelno == logging.WARNING else record.levelname
@@ -143,11 +143,10 @@ _SHOWN: Final = _Log()
 
 def show_log() -> None:
     """Show warnings of the client on stderr, until `hide_log`."""
-    _CLIENT_LOG.addHandler(_SHOWN)  # once is enough, and more often is the same
+    _CLIENT_LOG.addHandler(_SHOWN)  # adding it twice has no effect
     _CLIENT_LOG.propagate = False
 
 
 def hide_log() -> None:
-    """As it was before."""
     _CLIENT_LOG.removeHandler(_SHOWN)
     _CLIENT_LOG.propagate = True

@@ -1,6 +1,6 @@
 """The `odradek` command: one table of subcommands, each imported only when it is used.
 
-So `odradek --help` is fast, and a broker's process loads none of the tools. Rules for all of them:
+So `odradek --help` is fast, and a broker's process loads no tool. Rules for all subcommands:
 results go to stdout, everything else to stderr. A failure is one message with the name, the value
 and the rule, and the exit code is 1.
 """
@@ -72,16 +72,15 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 class LazyGroup(SuggestingGroup):
-    """Knows its subcommands' names and summaries without importing them."""
+    """Lists its subcommands with their summaries without importing their modules."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        """All names, in the table's order."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one that is asked for."""
+        """Import the module of this subcommand alone."""
         if cmd_name not in COMMANDS:
-            if cmd_name in TOOLS and ctx.resilient_parsing:  # a shell asks what can follow
+            if cmd_name in TOOLS and ctx.resilient_parsing:  # for shell completion
                 from odradek.cli.odradek.completion import completed  # noqa: PLC0415
 
                 return completed(cmd_name)
@@ -92,12 +91,12 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def known(self, ctx: click.Context) -> list[str]:
-        """Kafka's tools can be called here, too."""
+        """Includes Kafka's tools, which `run` accepts, too."""
         return [*self.list_commands(ctx), *TOOLS]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
-        """Names that begin so: those of Kafka's tools, too."""
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - shells ask for it
+        """Includes Kafka's tools, which `run` accepts, too."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for completion only
 
         tools = {name: tool for name, tool in TOOLS.items() if name not in COMMANDS}
         return super().shell_complete(ctx, incomplete) + [

@@ -1,4 +1,4 @@
-"""What somebody who misspelt a name may have meant."""
+"""Suggestions for misspelt names."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from odradek.config.option import InvalidConfigError
 
 
 def suggestion(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The question that follows a refusal; empty where no name is near."""
+    """`; did you mean ...?`, or "" if no name is similar."""
     from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
 
     near = get_close_matches(name, list(names), 3, cutoff)
@@ -15,10 +15,10 @@ def suggestion(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def check_broker_options(properties: Mapping[str, str]) -> list[str]:
-    """Refuse misspelt names of broker options. Returns the others that no broker knows.
+    """Refuse misspelt names of broker options. Returns the other unknown names.
 
     Raises:
-        InvalidConfigError: a name that is not known and is nearly one that is.
+        InvalidConfigError: an unknown name is similar to a known one.
     """
     unknown = [name for name in properties if find(name) is None]
     for name in unknown:

@@ -1,4 +1,4 @@
-"""An end by signal: what is under way is brought to its end, and the exit code tells, as Java's."""
+"""SIGINT and SIGTERM end a tool after its current step, with the exit code of a JVM (128 + n)."""
 
 import asyncio
 import signal
@@ -8,7 +8,7 @@ _BASE = 128
 
 
 class Stopping:
-    """Calls `stop` when somebody wants this to end; `code` is then the exit code."""
+    """Calls `stop` on SIGINT or SIGTERM; `code` is then the exit code."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self.code = 0

@@ -1,7 +1,7 @@
-"""A coordination store, opened by a tool: ZooKeeper's, or the embedded one of `odradek up`.
+"""Opens a coordination store for a tool: ZooKeeper, or the embedded store of `odradek up`.
 
-Where it is, one argument says: `host:port[,host:port][/chroot]` is ZooKeeper; the path of a
-`coordination.db`, or of a directory that has one, is the embedded store.
+One argument names it: `host:port[,host:port][/chroot]` is ZooKeeper; the path of a
+`coordination.db`, or of a directory with such a file, is the embedded store.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _NETTY: Final = "zookeeper.clientCnxnSocket"
 
 
 def embedded_path(where: str) -> pathlib.Path | None:
-    """The file of the embedded store that is meant; None if it is not an embedded one."""
+    """The file of the embedded store; None if `where` names ZooKeeper."""
     path = pathlib.Path(where)
     if path.is_dir():
         path = path / EMBEDDED
@@ -34,12 +34,12 @@ def embedded_path(where: str) -> pathlib.Path | None:
 async def opened_store(
     where: str, *, timeout_ms: int = _TIMEOUT_MS, tls: Mapping[str, str] | None = None
 ) -> AsyncIterator[Store]:
-    """A session with a store, ended on the way out.
+    """A session with a store, closed at the end of the block.
 
-    `tls` are `zookeeper.ssl.*` properties, as `-zk-tls-config-file` names them.
+    `tls` are the `zookeeper.ssl.*` properties of `-zk-tls-config-file`.
 
     Raises:
-        StartupError: there is no such store, or it does not answer within the time-out.
+        StartupError: the store does not exist, or does not answer within the timeout.
     """
     store = _store(where, timeout_ms, tls or {})
     await store.open()
@@ -65,7 +65,7 @@ def _store(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
         from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra
     except ImportError:
         raise StartupError(
-            f"{where}: kazoo, which speaks to ZooKeeper, is not installed: "
+            f"{where}: kazoo, the client for ZooKeeper, is not installed: "
             "pip install odradek[zookeeper]"
         ) from None
     return ZooKeeperStore(
@@ -78,11 +78,11 @@ def _store(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
 
 
 def _tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
-    """How the properties ask for encryption; what else they say is for others."""
+    """TLS by the `zookeeper.ssl.*` properties; other properties are ignored."""
     known = {k: v for k, v in properties.items() if k.startswith(("zookeeper.ssl.", _NETTY))}
     if known.pop("zookeeper.ssl.client.enable", "false").strip().lower() != "true":
         return None
-    from odradek.broker.cluster.stores import zookeeper_tls  # noqa: PLC0415 - few stores are encrypted
+    from odradek.broker.cluster.stores import zookeeper_tls  # noqa: PLC0415 - few connections use TLS
     from odradek.config.broker import BrokerConfig  # noqa: PLC0415
 
     return zookeeper_tls(BrokerConfig(known, host_name="localhost"))

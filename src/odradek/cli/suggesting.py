@@ -1,13 +1,13 @@
-"""A group of subcommands that names those that are near to one that is none."""
+"""A click group that suggests similar names for an unknown subcommand."""
 
 import click
 
 
 class SuggestingGroup(click.Group):
-    """Refuses an unknown subcommand with the ones that may be meant."""
+    """Refuses an unknown subcommand and names similar ones."""
 
     def known(self, ctx: click.Context) -> list[str]:
-        """The names that can be meant."""
+        """The names to suggest from."""
         return self.list_commands(ctx)
 
     def resolve_command(
@@ -16,7 +16,7 @@ class SuggestingGroup(click.Group):
         """Find the subcommand.
 
         Raises:
-            click.UsageError: there is none of that name.
+            click.UsageError: there is no such subcommand.
         """
         name = args[0]
         is_option = name.startswith("-")

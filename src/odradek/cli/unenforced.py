@@ -1,4 +1,4 @@
-"""What a cluster has stored that its brokers do not go by: whoever starts it is told."""
+"""The stored ACLs, quotas and SCRAM credentials that brokers do not enforce, for `odradek up`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _TIMEOUT_MS = 5_000
 
 
 def unenforced(servers: str) -> Sequence[str]:
-    """ACLs, quotas and credentials that are set, a line for each kind; none if nobody answers."""
+    """A line for each kind that is set; empty if no broker answers."""
     try:
         return asyncio.run(_ask(servers))
     except (OdradekError, ConnectionError):

@@ -31,7 +31,7 @@ def test_both_formulas_are_printed_with_the_reason(capsys):
     assert "the slower side reaches 40.0 MB/s" in said
     assert "156.25 MiB" in said  # batch.size x 10,000
     assert "1500 MiB" in said  # fetch.max.bytes x 30 brokers
-    assert "they hold for the record size, acks and client they come from" in said
+    assert "they are valid for the record size, acks and client of their measurement" in said
     assert "a group has work for at most 10 members, each of which reads 25.0 MB/s" in said
 
 
@@ -81,16 +81,16 @@ def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["partitions", "--target", "many"], "'many' is no number of bytes"),
+        (["partitions", "--target", "many"], "'many' is not a number of bytes"),
         (["partitions", "--target", "1MB"], "--bootstrap-server of a cluster"),
-        (["partitions", "--target", "0", *FIGURES[2:]], "it has to be above 0"),
+        (["partitions", "--target", "0", *FIGURES[2:]], "must be above 0"),
         (["partitions", "--target", "1MB", "--producer-rate", "0", "--consumer-rate", "1"],
-         "have to be above 0"),
-        (["partitions", *FIGURES, "--candidates", "6,x"], "no list of numbers as 6,12,24"),
+         "must be above 0"),
+        (["partitions", *FIGURES, "--candidates", "6,x"], "not a list of numbers such as 6,12,24"),
         (["partitions", *FIGURES, "--candidates", "0"], "begin with 1"),
         (["partitions", *FIGURES, "--keys-topic", "t"], "--keys-topic needs --bootstrap-server"),
         (["assignment", "--partitions", "1"], "give --brokers (5, or ids as 1,2,7)"),
-        (["assignment", "--partitions", "1", "--brokers", "x"], "a number as 5, or ids as 1,2,7"),
+        (["assignment", "--partitions", "1", "--brokers", "x"], "must be a number such as 5"),
         (["assignment", "--partitions", "1", "--brokers", "0"], "at least one, each id once"),
         (["assignment", "--partitions", "1", "--brokers", "2,2"], "each id once"),
         (["assignment", "--partitions", "1", "--brokers", "3", "--racks", "A"], "1 racks for 3"),
@@ -99,7 +99,7 @@ def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
          "--brokers and --racks do without one"),
         (["rebalance"], "Missing option '--bootstrap-server'"),
         (["rebalance", "--bootstrap-server", "127.0.0.1:1", "--throttle", "0"],
-         "it has to be 1 byte a second or more"),
+         "must be 1 byte a second or more"),
         (["drain", "--bootstrap-server", "127.0.0.1:1"], "Missing argument 'BROKERS...'"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`kafka-acls`: ACLs added, removed and listed.
+"""`kafka-acls`: adds, removes and lists ACLs.
 
 Behaviour, flags and texts follow Kafka 3.9's `AclCommand`. ACLs are changed by the brokers, or,
 deprecated, in the coordination store itself (`odradek.cli.kafka.support.acls_zookeeper`).
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import odradek.client.admin.security as rights
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import IllegalArgumentError, ToolError, java_text
 from odradek.cli.kafka.support.flags import FlagError, Flags, Parser, UsageError
 from odradek.client.admin.security import Acl
@@ -21,7 +21,7 @@ from odradek.model.errors import ApiError, OdradekError
 _ACTIONS: Final = ("add", "remove", "list")
 _PATTERNS: Final = {name.lower(): code for name, code in rights.PATTERN_TYPES.items()}
 _PATTERN_NAMES: Final = {code: name for name, code in rights.PATTERN_TYPES.items()}
-# By resource option.
+# The option that names a resource, and its type.
 _RESOURCES: Final = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -47,7 +47,7 @@ _OPERATIONS: Final = {
 
 
 class Pattern(NamedTuple):
-    """A resource, or a filter for resources. Printed as Kafka prints it."""
+    """Kafka's `ResourcePattern` or a filter for such; printed as Kafka prints it."""
 
     resource_type: int
     name: str
@@ -61,7 +61,7 @@ class Pattern(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Who may, or may not, do what. Printed as Kafka prints it."""
+    """Kafka's `AccessControlEntry`, which is printed as Kafka prints it."""
 
     principal: str
     host: str
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
         told, _, more = str(error).partition("\n")
         print(f"Error while executing ACL command: {told}\n", flush=True)
         print(more, file=sys.stderr)
-    except (ApiError, NobodyError) as error:
+    except (ApiError, NoBrokerError) as error:
         print(f"Error while executing ACL command: {java_text(error)}\n")
     except (OdradekError, ConnectionError) as error:
         print(f"Error while executing ACL command: {error}\n")
@@ -118,17 +118,16 @@ def _on_cluster(servers: str, properties: Mapping[str, str], work: "_Work", flag
         return with_cluster(
             servers, properties, lambda cluster: work(_ClusterRights(cluster)), call=call
         )
-    except NobodyError:
+    except NoBrokerError:
         work.announce()
         raise
 
 
-# What Kafka's tool asks for first.
+# The first request of Kafka's tool, which its message names.
 _CALLS: Final = {"add": "createAcls", "remove": "deleteAcls", "list": "describeAcls"}
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool helps to manage acls on kafka.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
@@ -136,7 +135,7 @@ def command_line() -> Parser:
     parser.value("authorizer", metavar="class", help="Kafka's AclAuthorizer (deprecated).")
     parser.value(
         "authorizer-properties", metavar="zookeeper.connect=host:port",
-        help="Go to the coordination store without a broker (deprecated).",
+        help="Change the coordination store without a broker (deprecated).",
     )  # fmt: skip
     parser.value(
         "zk-tls-config-file", metavar="file",
@@ -151,19 +150,19 @@ def command_line() -> Parser:
     parser.value("transactional-id", metavar="id", help="A transactional id; * for all.")
     parser.value("delegation-token", metavar="id", help="A delegation token; * for all.")
     parser.value("user-principal", metavar="principal", help="A user; * for all.")
-    parser.flag("idempotent", help="With --producer: it may write idempotently.")
+    parser.flag("idempotent", help="With --producer: allow idempotent writes.")
     parser.value(
         "resource-pattern-type", metavar="type",
-        help="literal (as it is if not told) or prefixed; to list and remove also any or match.",
+        help="literal (default) or prefixed; to list and remove also any or match.",
     )  # fmt: skip
-    parser.value("operation", metavar="operation", help="Read, Write, ... ; All if not told.")
-    parser.value("allow-principal", metavar="User:name", help="Who may. * for everybody.")
-    parser.value("deny-principal", metavar="User:name", help="Who may not. * for everybody.")
-    parser.value("allow-host", metavar="address", help="From where --allow-principal may.")
-    parser.value("deny-host", metavar="address", help="From where --deny-principal may not.")
-    parser.value("principal", metavar="User:name", help="With --list: the ACLs of these alone.")
-    parser.flag("producer", help="What a producer needs of a topic.")
-    parser.flag("consumer", help="What a consumer needs of a topic and a group.")
+    parser.value("operation", metavar="operation", help="Read, Write, ...; default: All.")
+    parser.value("allow-principal", metavar="User:name", help="Principals to allow; * for all.")
+    parser.value("deny-principal", metavar="User:name", help="Principals to deny; * for all.")
+    parser.value("allow-host", metavar="address", help="Addresses for --allow-principal.")
+    parser.value("deny-host", metavar="address", help="Addresses for --deny-principal.")
+    parser.value("principal", metavar="User:name", help="With --list: only ACLs of these.")
+    parser.flag("producer", help="The ACLs that a producer of a topic needs.")
+    parser.flag("consumer", help="The ACLs that a consumer of a topic and group needs.")
     parser.flag("force", help="Do not ask.")
     parser.common()
     return parser
@@ -234,7 +233,7 @@ _CLUSTER: Final = Pattern(ResourceType.CLUSTER, CLUSTER_NAME, rights.LITERAL)
 
 
 def _wanted(parser: Parser, flags: Flags) -> Wanted:
-    """What is to be added or removed, by resource."""
+    """The entries to add or remove, by resource."""
     patterns = _patterns(parser, flags)
     wanted: Wanted = {}
 
@@ -305,7 +304,7 @@ def _check_operations(parser: Parser, wanted: Mapping[Pattern, Sequence[Entry]])
 
 
 class _Work:
-    """What is asked for, once there is a cluster; the command line is judged before that."""
+    """The requested action, which runs after the whole command line has been checked."""
 
     def __init__(self, parser: Parser, flags: Flags) -> None:
         self._flags = flags
@@ -340,7 +339,7 @@ class _Work:
         return 0
 
     def announce(self) -> None:
-        """Print what would be added first, as Kafka's tool does before it asks a broker."""
+        """Print the ACLs to add, as Kafka's tool does before its first request."""
         if self._flags.has("add"):
             pattern, entries = next(iter(self._wanted.items()))
             print(f"Adding ACLs for resource `{pattern}`: \n {_lines(entries)} \n")
@@ -387,20 +386,20 @@ class _Work:
 
 
 class Rights(Protocol):
-    """Where ACLs are kept."""
+    """Where ACLs are kept: at the brokers, or in the coordination store."""
 
     async def describe(self, wanted: Acl) -> list[Acl]:
-        """The ACLs that match."""
+        """The ACLs that match the filter."""
 
     async def create(self, acls: Sequence[Acl]) -> list[Outcome]:
-        """Add ACLs; of each, what was wrong with it."""
+        """Add ACLs; of each, its error or None."""
 
     async def delete(self, filters: Sequence[Acl]) -> object:
-        """Remove the ACLs that match."""
+        """Remove the ACLs that match one of the filters."""
 
 
 class _ClusterRights:
-    """Those that a cluster's brokers keep."""
+    """The ACLs of a cluster, through requests to its brokers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -445,5 +444,5 @@ def _confirmed(question: str) -> bool:
     print(question, flush=True)
     answer = sys.stdin.readline()
     if not answer:
-        raise ToolError("nobody answered (end of input); --force does not ask")
+        raise ToolError("no answer (end of input); with --force the tool does not ask")
     return answer.strip().lower() == "y"

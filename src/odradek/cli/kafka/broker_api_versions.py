@@ -1,7 +1,7 @@
 """`kafka-broker-api-versions`: which APIs each broker serves, in which versions.
 
-Behaviour and form follow Kafka 3.9's `BrokerApiVersionsCommand`; what is "usable" is what our own
-clients know.
+Behaviour and format follow Kafka 3.9's `BrokerApiVersionsCommand`; "usable" is the highest version
+that Odradek's client supports, too.
 """
 
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import odradek.client.admin.topics as admin
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text
 from odradek.cli.kafka.support.flags import Parser
 from odradek.client.cluster import Cluster
@@ -17,9 +17,9 @@ from odradek.model.errors import ApiError, OdradekError
 from odradek.wire.api_keys import APIS, OWN_APIS
 from odradek.wire.schema import NO_VERSIONS, Versions
 
-# How long BrokerApiVersionsCommand tries each of the addresses.
+# The timeout of BrokerApiVersionsCommand for each address.
 _WAIT_MS: Final = 5_000
-# APIs of Kafka 3.9 that brokers in ZooKeeper mode do not serve, and so are no APIs here.
+# APIs of Kafka 3.9 for KRaft, which brokers in ZooKeeper mode do not serve.
 _OTHERS: Final = {
     55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe", 71: "GetTelemetrySubscriptions", 72: "PushTelemetry",
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             client=("LegacyAdminClient", "admin-1"),
             wait_ms=_WAIT_MS * len(servers.split(",")),
         )
-    except NobodyError:
+    except NoBrokerError:
         nodes = enumerate(servers.split(","), 1)
         tried = ", ".join(f"{address} (id: -{number} rack: null)" for number, address in nodes)
         return _uncaught(
@@ -66,7 +66,6 @@ def _uncaught(why: str) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool helps to retrieve broker version information.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")

@@ -1,4 +1,4 @@
-"""`kafka-cluster`: the cluster's id, its brokers, and unregistering one.
+"""`kafka-cluster`: shows the cluster's id and its brokers, and refuses to unregister one.
 
 Behaviour, flags and texts follow Kafka 3.9's `ClusterTool`.
 """
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text
 from odradek.cli.kafka.support.arguments import integer
 from odradek.cli.kafka.support.subcommands import CommandLine
@@ -37,12 +37,12 @@ def main(arguments: Sequence[str]) -> int:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        named = isinstance(error, ApiError | NobodyError)
+        named = isinstance(error, ApiError | NoBrokerError)
         print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 
-# What Kafka's tool asks for first.
+# The first request of Kafka's tool, which its message names.
 _CALLS: Final = {
     "cluster-id": "listNodes",
     "list-endpoints": "listNodes",
@@ -51,13 +51,12 @@ _CALLS: Final = {
 
 
 def command_line() -> CommandLine:
-    """The options."""
     parser = CommandLine("kafka-cluster", description="The Kafka cluster tool.")
     verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
     texts = {
-        "cluster-id": "Tell the cluster's id.",
+        "cluster-id": "Show the cluster's id.",
         "unregister": "Unregister a broker (KRaft).",
-        "list-endpoints": "Tell brokers and where they are.",
+        "list-endpoints": "Show the brokers' addresses.",
     }
     for verb, text in texts.items():
         sub = verbs.add_parser(verb, help=text)
@@ -93,6 +92,6 @@ async def _list(cluster: Cluster) -> int:
 
 
 def _unregister() -> int:
-    # Brokers in ZooKeeper mode register themselves, and go with their session.
+    # A registration in ZooKeeper mode ends with the broker's session.
     print("The target cluster does not support the broker unregistration API.")
     return 0

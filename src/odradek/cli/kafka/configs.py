@@ -1,8 +1,8 @@
 """`kafka-configs`: describe and alter options of topics and brokers, quotas, SCRAM credentials.
 
 Behaviour, flags and texts follow Kafka 3.9's `ConfigCommand`. A broker's options are changed one
-by one (KIP-339), so that a key that nobody knows does not block every later change, as it does
-there. What is about users, clients and addresses is in `odradek.cli.kafka.support.configs_quotas`.
+by one (KIP-339), so that an unknown key does not block every later change, as it does in
+Kafka. Quotas and credentials are in `odradek.cli.kafka.support.configs_quotas`.
 """
 
 import sys
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import odradek.client.admin.topics as admin
-from odradek.cli.connect import NobodyError, properties_of, with_cluster
+from odradek.cli.connect import NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import (
     FORMAT,
     FORMAT_WARNING,
@@ -32,7 +32,7 @@ from odradek.model.names import topic_name_problem
 
 _TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
 _ZOOKEEPER_TYPES: Final = ("users", "brokers")
-# Short cuts: option, entity type.
+# Options that stand for --entity-type and --entity-name: option, entity type.
 _NAMED: Final = {
     "topic": "topics",
     "client": "clients",
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         print(error, file=sys.stderr)
     except (OdradekError, OSError) as error:
-        if isinstance(error, NobodyError) and flags.has("describe"):
+        if isinstance(error, NoBrokerError) and flags.has("describe"):
             _print_heading(flags)
         sys.stdout.flush()
         given = " ".join(arguments)
@@ -93,17 +93,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser(
         "This tool helps to manipulate and describe entity config for a topic, client, user, "
         "broker, ip or client-metrics"
     )
-    parser.value("zookeeper", metavar="host:port", help="ZooKeeper, where no broker is up.")
+    parser.value("zookeeper", metavar="host:port", help="ZooKeeper, while no broker runs.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
     parser.flag("alter", help="Change options of an entity.")
-    parser.flag("describe", help="Tell options of entities.")
+    parser.flag("describe", help="Show options of entities.")
     parser.flag("all", help="With --describe: all options, not only those set dynamically.")
     parser.value(
         "entity-type",
@@ -119,7 +118,7 @@ def command_line() -> Parser:
     )
     parser.value("add-config-file", metavar="file", help="Options to set, one key=value a line.")
     parser.value("delete-config", metavar="k1,k2", help="Options to remove.", separator=",")
-    parser.flag("force", help="Taken for compatibility.")
+    parser.flag("force", help="Accepted for compatibility, without effect.")
     for name, kind in _NAMED.items():
         parser.value(name, metavar="name", help=f"Short for --entity-type {kind} --entity-name.")
     for name, kind in _DEFAULTS.items():
@@ -133,13 +132,13 @@ def command_line() -> Parser:
 
 
 def entity_types(flags: Flags) -> list[str]:
-    """The types that are meant, in the order given."""
+    """The entity types, in the order given."""
     short = [kind for name, kind in (_NAMED | _DEFAULTS).items() if flags.has(name)]
     return flags.values("entity-type") + short
 
 
 def entity_names(flags: Flags) -> list[str]:
-    """The names that are meant, in the order given; "" is the default entity."""
+    """The entity names, in the order given; "" is the default entity."""
     names = iter(flags.values("entity-name"))
     given = [
         next(names) if "entity-name" in option.names else ""
@@ -199,7 +198,7 @@ def _check_connection(flags: Flags) -> None:
     ways = sum(map(flags.has, ("bootstrap-server", "bootstrap-controller", "zookeeper")))
     if ways > 1:
         raise IllegalArgumentError(
-            # Kafka's spelling; whoever looks for this message looks for it so.
+            # Kafka's spelling, because scripts search for this message.
             "Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be "
             "specified"
         )
@@ -236,7 +235,7 @@ def _is_id(name: str) -> bool:
 
 
 def _is_host(name: str) -> bool:
-    import socket  # noqa: PLC0415 - for addresses only
+    import socket  # noqa: PLC0415 - for entity type ips only
 
     try:
         socket.getaddrinfo(name, None)
@@ -273,11 +272,11 @@ def _check_alter(flags: Flags, types: Sequence[str], names: Sequence[str]) -> No
 
 
 def to_add(flags: Flags) -> dict[str, str]:
-    """The options to set.
+    """The options to set, from --add-config and --add-config-file.
 
     Raises:
-        IllegalArgumentError: not of the form key=value.
-        OSError, InvalidConfigError: a file that cannot be read.
+        IllegalArgumentError: a word is not of the form key=value.
+        OSError, InvalidConfigError: the file cannot be read.
     """
     added: dict[str, str] = {}
     file = flags.value("add-config-file")
@@ -286,7 +285,7 @@ def to_add(flags: Flags) -> dict[str, str]:
     if flags.has("add-config"):
         pairs = _split(flags.text("add-config"), ",")
         while len(pairs) > 1 and not pairs[-1]:
-            pairs.pop()  # as Java splits
+            pairs.pop()  # `String.split` drops an empty end
         for pair in pairs:
             parts = _split(pair, "=")
             if len(parts) != 2:
@@ -302,14 +301,13 @@ def to_add(flags: Flags) -> dict[str, str]:
 
 
 def to_delete(flags: Flags) -> list[str]:
-    """The options to remove."""
     deleted = [name.strip() for name in flags.values("delete-config")]
     _check_keys(deleted)
     return deleted
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split, but not where a `]` comes before the next `[`: that is inside of brackets."""
+    """Split at separators that are not inside of brackets."""
     parts, begin = [], 0
     for at, letter in enumerate(text):
         if letter == separator:
@@ -403,7 +401,7 @@ def _heading(kind: str, entity: str, *, everything: bool) -> str:
 
 
 def _print_heading(flags: Flags) -> None:
-    """What Kafka's tool has printed before it finds out that nobody answers."""
+    """The line that Kafka's tool has printed before a request can time out."""
     types, names = entity_types(flags), entity_names(flags)
     if types[0] in _RESOURCES and names:
         print(_heading(types[0], names[0], everything=flags.has("all")))
@@ -417,7 +415,7 @@ async def _all_of(cluster: Cluster, kind: str) -> Sequence[str]:
     if kind == "topics":
         return await admin.list_topics(cluster)
     if kind == "client-metrics":
-        # They came with Kafka 3.7, in KRaft mode alone.
+        # KIP-714 (Kafka 3.7): only in KRaft mode.
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "The broker does not support LIST_CLIENT_METRICS_RESOURCES",
@@ -429,7 +427,7 @@ async def _all_of(cluster: Cluster, kind: str) -> Sequence[str]:
 async def _entries(
     cluster: Cluster, kind: str, name: str, *, synonyms: bool = False, everything: bool = False
 ) -> list[admin.ConfigEntry]:
-    """What is set dynamically for an entity (or all that holds for it), by name."""
+    """The dynamic options of an entity, or with --all every option in effect; by name."""
     if kind == "topics":
         problem = topic_name_problem(name)
         if problem is not None:
@@ -446,7 +444,7 @@ async def _entries(
 
 
 class InvalidTopicError(ToolError):
-    """A name that no topic can have."""
+    """The name is invalid for a topic."""
 
     exception = "org.apache.kafka.common.errors.InvalidTopicException"
 

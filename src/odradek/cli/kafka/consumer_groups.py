@@ -1,8 +1,9 @@
-"""`kafka-consumer-groups`: groups listed, described and deleted; their offsets reset and deleted.
+"""`kafka-consumer-groups`: lists, describes and deletes groups; resets and deletes their offsets.
 
 Behaviour, flags and texts follow Kafka 3.9's `ConsumerGroupCommand`; its tables of offsets that
-were reset or deleted stand in one long line there, and in rows here. What is described is in
-`odradek.cli.kafka.support.group_tables`, resetting in `odradek.cli.kafka.support.group_reset`.
+were reset or deleted are one long line there, and rows here. --describe is in
+`odradek.cli.kafka.support.group_tables`, --reset-offsets in
+`odradek.cli.kafka.support.group_reset`.
 """
 
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import odradek.client.admin.groups as admin_groups
-from odradek.cli.connect import NobodyError, properties_of, with_cluster
+from odradek.cli.connect import NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import FileError, IllegalArgumentError, ParseError, java_text
 from odradek.cli.kafka.support.flags import FlagError, Flags, Parser, UsageError
 from odradek.cli.kafka.support.group_reset import (
@@ -27,7 +28,7 @@ from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
-# The order in which ConsumerGroupCommandOptions looks for scenarios that exclude each other.
+# The order in which ConsumerGroupCommandOptions checks scenarios that exclude each other.
 _CHECKED: Final = (
     "to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "to-current",
     "shift-by", "from-file",
@@ -79,14 +80,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.fail(str(error))
     except UsageError:
         raise
-    except NobodyError as error:
-        _print_nobody(flags, error)
+    except NoBrokerError as error:
+        _print_no_broker(flags, error)
         return 0
     except (OdradekError, OSError) as error:
         told, _, more = _told(error).partition("\n")
         print(f"\nError: Executing consumer group command failed due to {told}", flush=True)
         print(more or java_text(error), file=sys.stderr)
-        # It is told, and the exit code is 0: so it is in Kafka 3.9.
+        # As in Kafka 3.9 the error is printed, and the exit code is 0.
         return 0
 
 
@@ -99,12 +100,12 @@ _CALLS: Final = {
 def _told(error: Exception) -> str:
     if isinstance(error, ApiError):
         return _execution(error)
-    # These, Java has wrapped into another, which tells of them with their names.
+    # In Java these are the cause of another exception, whose message has their class names.
     return java_text(error) if isinstance(error, FileError | ParseError) else str(error)
 
 
-def _print_nobody(flags: Flags, error: NobodyError) -> None:
-    """No broker has answered; which of Kafka's calls found that out, differs."""
+def _print_no_broker(flags: Flags, error: NoBrokerError) -> None:
+    """No broker has answered: the message depends on the request of Kafka's tool that timed out."""
     if flags.has("delete") and flags.has("group"):
         failed = dict.fromkeys(flags.values("group"), error)
         _print_deletions(dict(failed))
@@ -123,12 +124,11 @@ def _print_nobody(flags: Flags, error: NobodyError) -> None:
 
 
 def _execution(error: Exception) -> str:
-    """As Java tells of what a future failed with."""
+    """The error as the text of Java's `ExecutionException`."""
     return f"java.util.concurrent.ExecutionException: {java_text(error)}"
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser(
         "This tool helps to list all consumer groups, describe a consumer group, delete consumer "
         "group info, or reset consumer group offsets."
@@ -136,38 +136,40 @@ def command_line() -> Parser:
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
     parser.flag("list", help="List the groups.")
-    parser.flag("describe", help="Tell offsets and lag of groups, or their members or state.")
+    parser.flag("describe", help="Show offsets and lag of groups, or their members or state.")
     parser.flag("delete", help="Delete groups without members.")
     parser.flag("reset-offsets", help="Set offsets of groups without members.")
-    parser.flag("delete-offsets", help="Delete offsets of topics that a group does not read.")
+    parser.flag(
+        "delete-offsets", help="Delete offsets of topics that no member of the group reads."
+    )
     parser.value("group", metavar="name", help="A group.")
     parser.flag("all-groups", help="All groups.")
     parser.value("topic", metavar="name[:0,1]", help="A topic, or some partitions of one.")
     parser.flag("all-topics", help="With --reset-offsets: all topics with offsets of the group.")
-    parser.value("timeout", metavar="ms", help="How long to try.")
+    parser.value("timeout", metavar="ms", help="The timeout of requests.")
     described = ("describe",)
     parser.flag("members", help="With --describe: the members.", only_with=described)
-    parser.flag("offsets", help="With --describe: offsets, lag; as without.", only_with=described)
+    parser.flag("offsets", help="With --describe: offsets and lag (default).", only_with=described)
     parser.flag("verbose", help="With --describe: more.", only_with=described)
     parser.optional(
         "state", metavar="states", only_with=("describe", "list"),
-        help="With --describe: the state. With --list: tell states, or those in some.",
+        help="With --describe: the state. With --list: show states, or filter by them.",
     )  # fmt: skip
     parser.optional(
         "type", metavar="types", only_with=("list",),
-        help="With --list: tell types, or those of one type.",
+        help="With --list: show types, or filter by them.",
     )  # fmt: skip
-    parser.flag("dry-run", help="Tell what --reset-offsets would do.")
+    parser.flag("dry-run", help="Show what --reset-offsets would do.")
     parser.flag("execute", help="Do it.")
     parser.flag("export", help="Print the offsets as CSV.")
     parser.value("to-offset", metavar="offset", help="Reset to this offset.")
     parser.value("from-file", metavar="file", help="Reset to the offsets in a CSV file.")
     parser.value("to-datetime", metavar="time", help="Reset to YYYY-MM-DDThh:mm:ss.sss.")
-    parser.value("by-duration", metavar="PnDTnHnMnS", help="Reset to so long ago.")
+    parser.value("by-duration", metavar="PnDTnHnMnS", help="Reset to the time that is so long ago.")
     parser.flag("to-earliest", help="Reset to the first record.")
-    parser.flag("to-latest", help="Reset to behind the last record.")
-    parser.flag("to-current", help="Reset to what is committed.")
-    parser.value("shift-by", metavar="n", help="Reset by so many forward, or (negative) back.")
+    parser.flag("to-latest", help="Reset to the end offset.")
+    parser.flag("to-current", help="Reset to the committed offset.")
+    parser.value("shift-by", metavar="n", help="Reset by n forward, or (negative) back.")
     parser.common()
     return parser
 
@@ -180,7 +182,7 @@ def _check(parser: Parser, flags: Flags) -> None:
     has_group = flags.has("group") or flags.has("all-groups")
     if flags.has("describe"):
         if not has_group:
-            # Kafka names the actions here; whoever looks for this message looks for it so.
+            # Kafka names the actions here, and scripts search for this message.
             parser.fail(
                 "Option [describe] takes one of these options: "
                 "[reset-offsets], [describe], [delete], [list]"
@@ -228,10 +230,10 @@ def _check_reset(parser: Parser, flags: Flags, *, has_group: bool) -> None:
 
 
 def _filters(text: str | None, known: Sequence[str], message: str) -> list[str]:
-    """The states or types that are asked for.
+    """The states or types to filter by.
 
     Raises:
-        IllegalArgumentError: there is one that there is not.
+        IllegalArgumentError: one of them does not exist.
     """
     if not text:
         return []
@@ -330,7 +332,7 @@ def _print_deletions(outcomes: Mapping[str, Exception | None]) -> None:
         if failed is not None:
             print(f"* Group '{name}' could not be deleted due to: {_execution(failed)}")
     if deleted:
-        # The quotes stand as Kafka's tool sets them.
+        # The odd quotes are those of Kafka's tool.
         names_of = "'".join(deleted)
         print(f"\nThese consumer groups were deleted successfully: '{names_of}', '")
 

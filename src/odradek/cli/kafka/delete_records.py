@@ -1,4 +1,4 @@
-"""`kafka-delete-records`: records below given offsets go.
+"""`kafka-delete-records`: deletes records below given offsets.
 
 Behaviour, flags and texts follow Kafka 3.9's `DeleteRecordsCommand`.
 """
@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import CommandFailedError, OperationError, java_text, log_line
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.cli.kafka.support.java import hash_order, partition_hash
@@ -36,7 +36,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser(
         "This tool helps to delete records of the given partitions down to the specified offset."
     )
@@ -61,8 +60,8 @@ def _delete(flags: Flags) -> int:
     servers, call = flags.text("bootstrap-server"), "deleteRecords(api=METADATA)"
     try:
         return with_cluster(servers, properties, work, call=call)
-    except NobodyError as error:
-        # Of each partition, and with exit code 0: so it is in Kafka 3.9.
+    except NoBrokerError as error:
+        # As in Kafka 3.9: a line for each partition, and exit code 0.
         print("Executing records delete operation")
         _print(dict.fromkeys(offsets, error))
         return 0
@@ -74,7 +73,7 @@ async def _run(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> int:
     return 0
 
 
-def _print(outcomes: Mapping[TopicPartition, int | ApiError | NobodyError]) -> None:
+def _print(outcomes: Mapping[TopicPartition, int | ApiError | NoBrokerError]) -> None:
     print("Records delete operation completed:")
     for partition in hash_order(outcomes, partition_hash):
         outcome = outcomes[partition]
@@ -99,10 +98,10 @@ def _log(partition: TopicPartition, error: ApiError) -> None:
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """The offsets in a file.
+    """The offsets in the JSON file of --offset-json-file.
 
     Raises:
-        ToolError: the file cannot be read, is none of the kind, or names a partition twice.
+        ToolError: the file cannot be read, has another format, or names a partition twice.
     """
     document = read_json(path)
     version = field(document, "version", int) if "version" in document else 1

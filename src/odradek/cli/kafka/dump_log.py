@@ -1,7 +1,7 @@
-"""`kafka-dump-log`: what stands in a broker's files, without a broker. Nothing is written.
+"""`kafka-dump-log`: prints the contents of a broker's files, without a broker. Nothing is written.
 
-Behaviour, flags and texts follow Kafka 3.9's `DumpLogSegments`; where ours differs, and why, stands
-in `tests/recorded/test_dump_log.py`. How the files are read is in `odradek.files`.
+Behaviour, flags and texts follow Kafka 3.9's `DumpLogSegments`; the differences, with
+reasons, are in `tests/recorded/test_dump_log.py`. `odradek.files` reads the files.
 """
 
 import sys
@@ -31,7 +31,7 @@ _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
 
 class Options(NamedTuple):
-    """What the command line asks for."""
+    """The options of the command line."""
 
     deep: bool
     decoder: Decoder | None  # None: contents are not printed
@@ -43,7 +43,7 @@ class Options(NamedTuple):
 
 
 class Complaints:
-    """What is wrong, told when all files are read, by file."""
+    """The errors found, by file; printed after all files have been read."""
 
     def __init__(self) -> None:
         self.offsets: dict[str, list[tuple[int, int]]] = {}
@@ -52,28 +52,28 @@ class Complaints:
         self.missing: dict[str, list[tuple[int, int]]] = {}
         self.gaps: dict[str, list[tuple[int, int]]] = {}
 
-    def tell(self) -> None:
-        """On stderr, the last of each file first, as Kafka has it."""
-        _tell(self.offsets, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
-        _tell(
+    def print(self) -> None:
+        """On stderr, the last error of each file first, as Kafka prints them."""
+        _print_errors(self.offsets, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
+        _print_errors(
             self.timestamps,
             "Found timestamp mismatch in :{}",
             "  Index timestamp: {}, log timestamp: {}",
         )
-        _tell(
+        _print_errors(
             self.order,
             "Found out of order timestamp in :{}",
             "  Index timestamp: {}, Previously indexed timestamp: {}",
         )
-        _tell(
+        _print_errors(
             self.missing,
             "The following indexed offsets are not found in the log.",
             "Indexed offset: {}, found log offset: {}",
         )
-        _tell(self.gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
+        _print_errors(self.gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
 
 
-def _tell(found: Mapping[str, Sequence[tuple[int, int]]], head: str, line: str) -> None:
+def _print_errors(found: Mapping[str, Sequence[tuple[int, int]]], head: str, line: str) -> None:
     for file, pairs in found.items():
         print(head.format(file), file=sys.stderr)
         for pair in reversed(pairs):
@@ -96,12 +96,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"Dumping {name}")
         _dump(name, _options(flags), complaints)
     sys.stdout.flush()
-    complaints.tell()
+    complaints.print()
     return 0
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser(
         "This tool shows what is in a broker's files: batches, records, indexes, snapshots."
     )
@@ -109,18 +108,23 @@ def command_line() -> Parser:
     parser.flag("print-data-log", help="Show keys and values, too; implied by each decoder.")
     parser.flag("deep-iteration", help="Show every record; implied by --print-data-log.")
     parser.flag("skip-record-metadata", help="Show keys and values only, no record's metadata.")
-    parser.flag("index-sanity-check", help="Only say whether an index would be made anew at start.")
-    parser.flag("verify-index-only", help="Only say where an index and its log disagree.")
-    parser.value("max-message-size", metavar="bytes", help="The largest batch an index leads to.")
-    parser.value("max-bytes", metavar="bytes", help="Read no more than so much of a log.")
-    parser.optional(
-        "key-decoder-class", metavar="class", help="How keys are read: a Decoder's name."
+    parser.flag(
+        "index-sanity-check",
+        help="Only check whether a start of the broker would rebuild an index.",
     )
-    parser.optional("value-decoder-class", metavar="class", help="How values are read.")
+    parser.flag("verify-index-only", help="Only show where an index and its log disagree.")
+    parser.value(
+        "max-message-size",
+        metavar="bytes",
+        help="The largest batch that is read at an index entry's position.",
+    )
+    parser.value("max-bytes", metavar="bytes", help="Read at most so many bytes of a log.")
+    parser.optional("key-decoder-class", metavar="class", help="The decoder of keys.")
+    parser.optional("value-decoder-class", metavar="class", help="The decoder of values.")
     parser.flag("offsets-decoder", help="Read __consumer_offsets.")
     parser.flag("transaction-log-decoder", help="Read __transaction_state.")
-    parser.flag("cluster-metadata-decoder", help="KRaft's metadata: recognised, and not read.")
-    parser.flag("remote-log-metadata-decoder", help="Tiered storage's: recognised, and not read.")
+    parser.flag("cluster-metadata-decoder", help="KRaft metadata: not supported.")
+    parser.flag("remote-log-metadata-decoder", help="Tiered storage: not supported.")
     parser.common()
     return parser
 
@@ -276,7 +280,7 @@ def _dump_index(name: str, options: Options, complaints: Complaints) -> None:
         return
     for number, entry in enumerate(entries):
         if number and entry.offset == base_offset:
-            return  # room that was preallocated
+            return  # the rest of the file is preallocated
         batch = _batch_at(found, entry.position, options.message_bytes_max)
         if batch.header.last_offset != entry.offset:
             file = str(Path(name).absolute())
@@ -297,7 +301,7 @@ def _dump_time_index(name: str, options: Options, complaints: Complaints) -> Non
     before = NO_TIMESTAMP
     for number, entry in enumerate(indexes.time_entries(name)):
         if number and entry.offset == base_offset:
-            return  # room that was preallocated
+            return  # the rest of the file is preallocated
         batch = _first_reaching(found, entry.offset)
         if batch is None or batch.header.last_offset != entry.offset:
             last_offset = -1 if batch is None else batch.header.last_offset
@@ -352,7 +356,7 @@ def _dump_snapshot(name: str, options: Options, complaints: Complaints) -> None:
 def _log_beside(name: str) -> Path:
     log = Path(name).absolute().with_suffix(".log")
     if not log.exists():
-        raise FileFormatError(f"{log}: there is no such file, and {name} leads into it")
+        raise FileFormatError(f"{log}: there is no such file, and {name} points into it")
     return log
 
 
@@ -366,7 +370,7 @@ def _batch_at(log: Path, position: int, bytes_max: int) -> FileBatch:
 
 
 def _first_reaching(log: Path, offset: int) -> FileBatch | None:
-    """The first batch that reaches an offset, found by way of the offset index."""
+    """The first batch with a last offset at or above `offset`, by the offset index."""
     index = log.with_suffix(".index")
     start = 0
     for entry in indexes.offset_entries(index) if index.exists() else ():

@@ -1,4 +1,4 @@
-"""`kafka-features`: levels of features described and changed.
+"""`kafka-features`: describes and changes feature levels.
 
 Behaviour, flags and texts follow Kafka 3.9's `FeatureCommand`. Clusters in ZooKeeper mode have no
 features; those of KRaft do.
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
 from odradek.cli.kafka.support.subcommands import CommandLine, connection_options
 from odradek.client.admin.security import FeatureUpdate, update_features
@@ -25,7 +25,7 @@ UNSAFE_DOWNGRADE: Final = 3
 
 _DONE: Final = {"upgrade": "upgraded", "downgrade": "downgraded", "disable": "disabled"}
 
-# metadata.version by level; each release's last one is what it stands for.
+# metadata.version by level; a release name stands for its last level.
 _LEVELS: Final = (
     "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0",
     "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
@@ -55,37 +55,39 @@ def main(arguments: Sequence[str]) -> int:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        named = isinstance(error, ApiError | NobodyError)
+        named = isinstance(error, ApiError | NoBrokerError)
         print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 
 def command_line() -> CommandLine:
-    """The options."""
     parser = CommandLine("kafka-features", description="Describe and change features.")
     connection_options(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
-    verbs.add_parser("describe", help="Tell supported and finalized levels.")
-    for verb, text in (("upgrade", "Bring features up."), ("downgrade", "Bring features down.")):
+    verbs.add_parser("describe", help="Show supported and finalized levels.")
+    for verb, text in (
+        ("upgrade", "Raise feature levels."),
+        ("downgrade", "Lower feature levels."),
+    ):
         sub = verbs.add_parser(verb, help=text)
         sub.add_argument("--metadata", metavar="release", help="metadata.version, by release.")
         sub.add_argument("--feature", action="append", default=[], metavar="name=level")
         sub.add_argument("--dry-run", action="store_true", help="Only judge.")
         if verb == "downgrade":
-            sub.add_argument("--unsafe", action="store_true", help="Even if something is lost.")
+            sub.add_argument("--unsafe", action="store_true", help="Even if metadata is lost.")
     disable = verbs.add_parser("disable", help="Disable features: level 0.")
     disable.add_argument("--feature", action="append", default=[], metavar="name")
-    disable.add_argument("--unsafe", action="store_true", help="Even if something is lost.")
+    disable.add_argument("--unsafe", action="store_true", help="Even if metadata is lost.")
     disable.add_argument("--dry-run", action="store_true", help="Only judge.")
     return parser
 
 
-# What Kafka 3.9's tool names; clusters of Kafka 4 have more.
+# The features that Kafka 3.9's tool names; Kafka 4 has more.
 _OF_3_9: Final = slice(_LEVELS.index("3.3-IV0"), _LEVELS.index("3.9-IV0") + 1)
 
 
 class _BadFeatureError(OdradekError):
-    """A feature or level that cannot be understood."""
+    """The feature or level is invalid."""
 
 
 def _updates(options: argparse.Namespace) -> list[FeatureUpdate]:

@@ -1,4 +1,4 @@
-"""`kafka-get-offsets`: offsets of partitions, by time.
+"""`kafka-get-offsets`: prints offsets of partitions, by time.
 
 Behaviour, flags and texts follow Kafka 3.9's `GetOffsetShell`.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import odradek.client.admin.partitions as admin_partitions
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import ToolError, java_text, message_of
 from odradek.cli.kafka.clients.client_flags import check_addresses
 from odradek.cli.kafka.support.flags import FlagError, Flags, Parser, UsageError
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         raise
     except ClientError as error:
         print(f"Error occurred: {error}", file=sys.stderr)
-    except (NobodyError, _RuleError) as error:
+    except (NoBrokerError, _RuleError) as error:
         print(f"Error occurred: {java_text(error)}", file=sys.stderr)
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
@@ -62,7 +62,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("An interactive shell for getting topic-partition offsets.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("broker-list", metavar="host:port,...", help="Deprecated: --bootstrap-server.")
@@ -76,7 +75,7 @@ def command_line() -> Parser:
     parser.value(
         "time", metavar="when",
         help="Milliseconds since 1970; or -1 latest, -2 earliest, -3 max-timestamp, "
-        "-4 earliest-local, -5 latest-tiered. Latest if not told.",
+        "-4 earliest-local, -5 latest-tiered. Default: latest.",
     )  # fmt: skip
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
     parser.flag("exclude-internal-topics", help="Without Kafka's own topics.")
@@ -99,7 +98,7 @@ async def _run(cluster: Cluster, flags: Flags) -> int:
     if not wanted:
         raise ToolError("Could not match any topic-partitions with the specified filters")
     found = await admin_partitions.list_offsets(cluster, dict.fromkeys(wanted, spec))
-    # By name, as strings: a-10 comes before a-2.
+    # Sorted by the whole name: a-10 comes before a-2.
     for partition in sorted(found, key=str):
         told = found[partition]
         if isinstance(told, ApiError):
@@ -136,7 +135,7 @@ async def _wanted(cluster: Cluster, flags: Flags) -> list[TopicPartition]:
 
 
 class _RuleError(ToolError):
-    """A rule that is none."""
+    """The rule of --topic-partitions is invalid."""
 
     exception = "org.apache.kafka.tools.TerseException"
 

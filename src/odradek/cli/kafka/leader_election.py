@@ -1,4 +1,4 @@
-"""`kafka-leader-election`: preferred and unclean leaders, elected on demand.
+"""`kafka-leader-election`: starts preferred and unclean leader elections.
 
 Behaviour, flags and texts follow Kafka 3.9's `LeaderElectionCommand`.
 """
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import (
     CommandFailedError,
     FileError,
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             {"default.api.timeout.ms": "30000", **properties},
             lambda cluster: _elect(cluster, election, partitions),
         )
-    except NobodyError:
+    except NoBrokerError:
         print("Timeout waiting for election results", flush=True)
         print("Timeout waiting for election results", file=sys.stderr)
         return 1
@@ -61,7 +61,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser(
         "This tool attempts to elect a new leader for a set of topic partitions. The type of "
         "elections supported are preferred replicas and unclean replicas."
@@ -71,7 +70,9 @@ def command_line() -> Parser:
     parser.value("election-type", metavar="type", help="preferred, or unclean (may lose records).")
     parser.value("topic", metavar="name", help="The topic; with --partition.")
     parser.value("partition", metavar="number", help="The partition of --topic.")
-    parser.flag("all-topic-partitions", help="All partitions that have another leader than wanted.")
+    parser.flag(
+        "all-topic-partitions", help="All partitions without the leader that is to be elected."
+    )
     parser.value(
         "path-to-json-file",
         metavar="file",
@@ -102,10 +103,10 @@ def _check(flags: Flags) -> int:
 
 
 def _partitions(flags: Flags) -> list[TopicPartition] | None:
-    """The partitions that are meant; None for all.
+    """The partitions of the command line; None for all.
 
     Raises:
-        ToolError: a file that cannot be read, or names a partition twice.
+        ToolError: the file cannot be read, or names a partition twice.
     """
     if flags.has("topic"):
         return [TopicPartition(flags.text("topic"), flags.integer("partition") or 0)]

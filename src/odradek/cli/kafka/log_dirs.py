@@ -1,4 +1,4 @@
-"""`kafka-log-dirs`: which replicas are in which directories of which brokers, and how big.
+"""`kafka-log-dirs`: shows the log directories of brokers, with their replicas and sizes.
 
 Behaviour, flags and texts follow Kafka 3.9's `LogDirsCommand`.
 """
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 import odradek.client.admin.topics as admin
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import ToolError, java_text, to_int
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.cli.kafka.support.java import hash_order, partition_hash
@@ -38,19 +38,18 @@ def main(arguments: Sequence[str]) -> int:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        named = isinstance(error, ApiError | NobodyError)
+        named = isinstance(error, ApiError | NoBrokerError)
         print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool helps to query log directory usage on the specified brokers.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
-    parser.flag("describe", help="Tell directories and the replicas in them.")
-    parser.value("topic-list", metavar="a,b", help="Replicas of these topics alone.")
-    parser.value("broker-list", metavar="1,2", help="Of these brokers alone.")
+    parser.flag("describe", help="Show directories and the replicas in them.")
+    parser.value("topic-list", metavar="a,b", help="Only replicas of these topics.")
+    parser.value("broker-list", metavar="1,2", help="Only these brokers.")
     parser.common()
     return parser
 

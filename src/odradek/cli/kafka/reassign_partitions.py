@@ -1,4 +1,4 @@
-"""`kafka-reassign-partitions`: move replicas between brokers and directories.
+"""`kafka-reassign-partitions`: moves replicas between brokers and directories.
 
 Behaviour, flags and texts follow Kafka 3.9's `ReassignPartitionsCommand`. The JSON it reads and
 writes is in `cli/kafka/support/reassignment_json.py`; throttles are in
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import odradek.client.admin.partitions as partitions_admin
 import odradek.client.admin.topics as admin
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import (
     CommandFailedError,
     OperationError,
@@ -75,7 +75,7 @@ _ANY: Final = "any"
 
 
 class TerseError(ToolError):
-    """What the user is told without more ado."""
+    """Kafka's `TerseException`: printed without the name of the exception."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except TerseError as error:
         print(error)
-    except (NobodyError, ApiError) as error:
+    except (NoBrokerError, ApiError) as error:
         print(f"Error: {java_text(error)}")
     except ClientError as error:
         told, _, more = str(error).partition("\n")
@@ -110,16 +110,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool helps to move topic partitions between replicas.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
-    parser.flag("verify", help="Tell how far a reassignment is; clear throttles when it is done.")
-    parser.flag("generate", help="Propose a reassignment of topics to brokers, and do nothing.")
-    parser.flag("execute", help="Begin the reassignment in --reassignment-json-file.")
+    parser.flag(
+        "verify", help="Show the progress of a reassignment; clear throttles when it is complete."
+    )
+    parser.flag("generate", help="Propose a reassignment of topics to brokers; nothing is changed.")
+    parser.flag("execute", help="Start the reassignment in --reassignment-json-file.")
     parser.flag("cancel", help="Stop the reassignments of the partitions in the file.")
-    parser.flag("list", help="Tell all reassignments under way.")
+    parser.flag("list", help="Show all active reassignments.")
     parser.value(
         "reassignment-json-file", metavar="file",
         help='{"partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2], "log_dirs": '
@@ -129,18 +130,16 @@ def command_line() -> Parser:
         "topics-to-move-json-file", metavar="file",
         help='{"topics": [{"topic": "a"}], "version": 1}',
     )  # fmt: skip
-    parser.value("broker-list", metavar="1,2,3", help="With --generate: to which brokers.")
-    parser.flag("disable-rack-aware", help="With --generate: pay no heed to racks.")
+    parser.value("broker-list", metavar="1,2,3", help="With --generate: the target brokers.")
+    parser.flag("disable-rack-aware", help="With --generate: ignore racks.")
     parser.value("throttle", metavar="B/s", help="At most so many bytes a second between brokers.")
     parser.value(
         "replica-alter-log-dirs-throttle", metavar="B/s",
         help="At most so many bytes a second between the directories of a broker.",
     )  # fmt: skip
-    parser.value(
-        "timeout", metavar="ms", help="How long to try to begin moves between directories."
-    )
-    parser.flag("additional", help="With --execute: although others are under way.")
-    parser.flag("preserve-throttles", help="Leave the throttles as they are.")
+    parser.value("timeout", metavar="ms", help="The timeout to start moves between directories.")
+    parser.flag("additional", help="With --execute: even if others are active.")
+    parser.flag("preserve-throttles", help="Do not change the throttles.")
     parser.common()
     return parser
 
@@ -326,7 +325,7 @@ async def _current(
 async def _move_directories(
     cluster: Cluster, directories: Mapping[Replica, str], timeout_ms: int
 ) -> None:
-    """Begin moves to directories; a replica that is still on its way to a broker is tried again."""
+    """Start moves to directories; a replica that its broker does not hold yet is tried again."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_ms / 1000
     pending = dict(directories)
@@ -377,7 +376,7 @@ async def _verify(cluster: Cluster, plan: Plan, *, keep: bool) -> None:
 async def _verify_partitions(
     cluster: Cluster, targets: Sequence[tuple[TopicPartition, Sequence[int]]]
 ) -> bool:
-    """Tell how far each partition is; whether any reassignment at all is under way."""
+    """Print the progress of each partition. Returns whether any reassignment is active."""
     under_way = await partitions_admin.list_reassignments(cluster)
     told = await cluster.refresh(sorted({partition.topic for partition, _ in targets}))
     current = {
@@ -400,11 +399,11 @@ async def _verify_partitions(
 
 
 class _Whereabouts(NamedTuple):
-    """In which directory a replica is, and in which its copy grows."""
+    """The directory of a replica, and of the future replica that is copied from it."""
 
     current: str | None
     future: str | None
-    live: bool  # the broker told; there may be no replica
+    live: bool  # the broker has answered; it may hold no such replica
 
 
 async def _whereabouts(
@@ -429,7 +428,7 @@ async def _whereabouts(
 
 
 async def _verify_directories(cluster: Cluster, directories: Mapping[Replica, str]) -> bool:
-    """Tell how far each move between directories is; whether one is under way."""
+    """Print the progress of each move between directories. Returns whether one is active."""
     lines, moving = [], False
     for replica, where in sorted((await _whereabouts(cluster, directories)).items()):
         target = directories[replica]
@@ -488,7 +487,7 @@ async def _cancel(cluster: Cluster, plan: Plan, flags: Flags) -> None:
         timeout_ms = flags.integer("timeout", bits=64)
         await _move_directories(cluster, back, _TIMEOUT_MS if timeout_ms is None else timeout_ms)
     else:
-        # Kafka's tool ends no line here either.
+        # As Kafka's tool: without an end of line.
         print("None of the specified partition moves are active.", end="")
     if not flags.has("preserve-throttles"):
         await clear_throttles(cluster, plan.targets)

@@ -1,7 +1,7 @@
-"""`kafka-replica-verification`: do all replicas of a topic's partitions hold the same batches?
+"""`kafka-replica-verification`: checks that all replicas of partitions hold the same batches.
 
-Each replica is read as a debugging consumer reads, followers too and beyond the high watermark.
-Texts follow Kafka 3.9's `ReplicaVerificationTool`, which goes on until it is killed.
+It fetches from leaders and followers with the replica id of a debugging consumer (-2), so also
+above the high watermark, until it is killed. Texts follow Kafka 3.9's `ReplicaVerificationTool`.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ _PAUSE_S: Final = 1.0
 
 
 class RegexError(ToolError):
-    """What should be a regular expression is none."""
+    """The text is not a regular expression."""
 
 
 class Batch(NamedTuple):
-    """Of one batch of one replica, what is compared."""
+    """The compared properties of one batch of one replica."""
 
     last_offset: int
     size_bytes: int
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What one replica has of one partition, from the offset that was asked for."""
+    """The fetched batches of one replica, from the fetch offset."""
 
     high_watermark: int
     batches: tuple[Batch, ...]
@@ -90,16 +90,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("Validate that all replicas for a set of topics have the same data.")
     parser.common()
     parser.value("broker-list", metavar="host:port,...", help="Brokers to connect to. Required.")
     parser.value("topics-include", metavar="regex", help="The topics (.*).")
-    parser.value("topic-white-list", metavar="regex", help="The same (deprecated).")
-    parser.value("fetch-size", metavar="bytes", help="Of one partition at a time (1048576).")
+    parser.value("topic-white-list", metavar="regex", help="As --topics-include (deprecated).")
+    parser.value("fetch-size", metavar="bytes", help="Bytes of one partition in a fetch (1048576).")
     parser.value("max-wait-ms", metavar="ms", help="How long a fetch waits (1000).")
     parser.value("report-interval-ms", metavar="ms", help="How often to report (30000).")
-    parser.value("time", metavar="timestamp", help="Where to begin: -1 end, -2 beginning (-1).")
+    parser.value("time", metavar="timestamp", help="Where to start: -1 end, -2 beginning (-1).")
     return parser
 
 
@@ -122,7 +121,7 @@ def _say(text: str) -> None:
 
 
 class Verification:
-    """Reads round after round; after each, what all replicas have is compared and passed over."""
+    """Fetches in rounds; after each, the batches that all replicas hold are compared."""
 
     def __init__(
         self,
@@ -142,7 +141,7 @@ class Verification:
         self._lag: tuple[int, TopicPartition | None, int] = (-1, None, -1)
 
     async def run(self, settings: ClientSettings) -> int:
-        """Go on until somebody ends it; returns only if there is nothing to compare."""
+        """Run until the process is ended; returns only if there is no topic to compare."""
         async with await Cluster.connect(settings, wait_ms=settings.api_timeout_ms) as cluster:
             await cluster.refresh(None)
             partitions = [
@@ -171,7 +170,7 @@ class Verification:
                     report_s += self._interval_s
 
     async def _round(self, cluster: Cluster) -> bool:
-        """Read and compare once; False if a broker could not be read."""
+        """One round; False if a fetch from a broker has failed."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for partition in self._next:
             state = cluster.metadata.state(partition)
@@ -225,7 +224,7 @@ class Verification:
         }
 
     def _compare(self, partition: TopicPartition, replicas: Mapping[int, Held]) -> None:
-        """Batch by batch as far as all have them; and how far the last is behind."""
+        """Compare the batches that all replicas hold, and record the largest lag."""
         most = max(held.high_watermark for held in replicas.values())
         first = min(replicas)
         for at, mine in enumerate(replicas[first].batches):

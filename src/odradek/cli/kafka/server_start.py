@@ -1,9 +1,9 @@
-"""`kafka-server-start`: one broker, as Apache Kafka's script starts it.
+"""`kafka-server-start`: runs one broker, with the arguments of Apache Kafka's script.
 
     kafka-server-start [-daemon] server.properties [--override property=value]*
 
-The same as `odradek server-start`; with -daemon it goes on without a terminal, its output in
-`kafkaServer.out` in the directory that LOG_DIR names (or `logs`).
+The same as `odradek server-start`; with -daemon it runs in the background, with its output in
+`kafkaServer.out` in the directory LOG_DIR (default: `logs`).
 """
 
 import os
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if daemon:
         return _in_background(words)
-    from odradek.cli.main import run  # noqa: PLC0415 - a tool that needs click, and the broker
+    from odradek.cli.main import run  # noqa: PLC0415 - it imports click and the broker
 
     return run(["server-start", *words])
 

@@ -1,7 +1,7 @@
-"""`kafka-server-stop`: the brokers of this machine are told to end (SIGTERM).
+"""`kafka-server-stop`: stops the brokers of this machine (SIGTERM).
 
 As Apache Kafka's script: all brokers of this user, or the one with the given process.role,
-broker.id or directory. Ours are found by what they are: `odradek server-start` processes.
+broker.id or directory. Brokers are the processes whose command is `odradek server-start`.
 """
 
 import os
@@ -51,7 +51,7 @@ def _running() -> Iterator[_Running]:
             words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
             cwd = pathlib.Path((path / "cwd").readlink())
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended meanwhile
         if not _is_broker(words):
             continue
         yield _Running(int(path.name), _broker_id(words, cwd))
@@ -64,7 +64,7 @@ def _is_broker(words: Sequence[str]) -> bool:
 
 
 def _broker_id(words: Sequence[str], cwd: pathlib.Path) -> str | None:
-    """The broker's id, as its properties file and overrides say."""
+    """`broker.id` in the broker's properties file and overrides."""
     properties: dict[str, str] = {}
     for word in words:
         if word.endswith(".properties"):

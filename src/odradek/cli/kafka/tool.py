@@ -1,17 +1,15 @@
-"""Kafka's command-line tools: where each lives, and how one is run.
+"""The table of Kafka's command-line tools, and how one is run.
 
-A tool is a module of this package with `main(arguments) -> exit code`. It is found here by name,
-and imported only when it is used: as `odradek topics ...`, and as a console script that is called
-as Kafka's is, without the suffix: `kafka-topics ...`. How flags are read is in
-`odradek.cli.kafka.support.flags`.
+A tool is a module of this package with `main(arguments) -> exit code`. It is imported only when it
+is used: as `odradek topics ...`, or as a console script named as Kafka's, without the suffix:
+`kafka-topics ...`. `odradek.cli.kafka.support.flags` parses flags.
 
-Rules for all of them, which are Kafka's: results go to stdout; what is wrong with the command line
-goes to stderr, with the help if it is a matter of which options go together; the exit code is 1
-for whatever went wrong. Nothing is imported before it is needed, for a tool that takes as long
-to start as to work is not used.
+Rules for all tools, which are Kafka's: results go to stdout; errors of the command line go to
+stderr, with the help if options do not go together; the exit code of every failure is 1. Imports
+are made where they are needed, because the start takes most of a tool's time.
 
-To add one: write `odradek/cli/NAME.py` with `main`, add its line to `TOOLS`, and its console
-script to `pyproject.toml` (they all point at `script` here).
+To add one: write `odradek/cli/kafka/NAME.py` with `main`, add its line to `TOOLS`, and its console
+script to `pyproject.toml` (all of them point at `script` here).
 """
 
 import os
@@ -30,7 +28,7 @@ class Tool(NamedTuple):
     summary: str
 
 
-# By the name below `odradek`; the console script is `kafka-` + name, unless it is in _BARE.
+# By subcommand of `odradek`; the console script is `kafka-` + name, unless it is in _BARE.
 TOOLS: Final[Mapping[str, Tool]] = {
     "topics": Tool("odradek.cli.kafka.topics", "Create, list, describe, alter and delete topics."),
     "configs": Tool("odradek.cli.kafka.configs", "Describe and alter configurations and quotas."),
@@ -51,7 +49,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "zookeeper-shell": Tool(
         "odradek.cli.kafka.zookeeper_shell", "Show and change znodes of the coordination store."
     ),
-    # Below `odradek` this name is the broker's own command, without -daemon.
+    # `odradek server-start` is another command, without -daemon.
     "server-start": Tool(
         "odradek.cli.kafka.server_start", "Run one broker, or start it in the background."
     ),
@@ -97,13 +95,13 @@ _BARE: Final = frozenset({"zookeeper-shell"})
 
 
 def script_name(tool: str) -> str:
-    """How the console script of a tool is called."""
+    """The name of a tool's console script."""
     return tool if tool in _BARE else f"kafka-{tool}"
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one tool. Returns the exit code."""
-    from importlib import import_module  # noqa: PLC0415 - the other tools stay on the disk
+    from importlib import import_module  # noqa: PLC0415 - the other tools are not imported
 
     main = import_module(TOOLS[name].module).main
     try:
@@ -116,7 +114,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
             print(f"\n{error.hint}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Who reads has seen enough (`| head`); nothing more is to be said, at exit neither.
+        # The reader has closed the pipe (`| head`): print nothing more, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (FlagError, OdradekError, OSError) as error:
@@ -126,7 +124,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        from odradek.cli.failures import hide_log  # noqa: PLC0415 - most tools have it by now
+        from odradek.cli.failures import hide_log  # noqa: PLC0415 - most tools have imported it
 
         hide_log()
     assert isinstance(code, int), name
@@ -134,7 +132,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
 
 
 def script() -> NoReturn:
-    """The console script of any tool: which one, its own name says."""
+    """The entry point of all console scripts; `sys.argv[0]` names the tool."""
     called = os.path.basename(sys.argv[0]).removesuffix(".sh").removesuffix(".exe")
     name = called.removeprefix("kafka-")
     if name not in TOOLS:

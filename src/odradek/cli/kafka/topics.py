@@ -1,7 +1,7 @@
-"""`kafka-topics`: create, list, describe, alter and delete topics.
+"""`kafka-topics`: creates, lists, describes, alters and deletes topics.
 
-Behaviour, flags and texts follow Kafka 3.9's `TopicCommand`; where ours differs, and why, stands in
-`tests/recorded/exceptions.py`.
+Behaviour, flags and texts follow Kafka 3.9's `TopicCommand`; the differences, with reasons,
+are in `tests/recorded/exceptions.py`.
 """
 
 import sys
@@ -99,7 +99,6 @@ def _first_call(flags: Flags) -> str:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool helps to create, delete, describe, or change a topic.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
@@ -108,11 +107,15 @@ def command_line() -> Parser:
     parser.flag("delete", help="Delete topics.")
     parser.flag("alter", help="Give a topic more partitions.")
     parser.flag("describe", help="Tell partitions, replicas and configuration of topics.")
-    parser.value("topic", metavar="name", help="The topic; a regular expression but for --create.")
+    parser.value(
+        "topic", metavar="name", help="The topic; except with --create a regular expression."
+    )
     parser.value("topic-id", metavar="id", help="The topic to describe, by id.")
     parser.value("config", metavar="name=value", help="With --create: an option of the topic.")
-    parser.value("delete-config", metavar="name", help="No longer possible: see kafka-configs.")
-    parser.value("partitions", metavar="number", help="How many; the broker's default if not told.")
+    parser.value("delete-config", metavar="name", help="Not supported: see kafka-configs.")
+    parser.value(
+        "partitions", metavar="number", help="The number of partitions; default: num.partitions."
+    )
     parser.value("replication-factor", metavar="number", help="Replicas of each partition.")
     parser.value(
         "replica-assignment",
@@ -120,17 +123,19 @@ def command_line() -> Parser:
         help="The brokers of each partition, the preferred leader first.",
     )
     parser.flag("under-replicated-partitions", help="Describe only these.")
-    parser.flag("unavailable-partitions", help="Describe only those without a live leader.")
+    parser.flag(
+        "unavailable-partitions", help="Describe only those whose leader is not registered."
+    )
     parser.flag("under-min-isr-partitions", help="Describe only those below min.insync.replicas.")
-    parser.flag("at-min-isr-partitions", help="Describe only those just at min.insync.replicas.")
+    parser.flag("at-min-isr-partitions", help="Describe only those at min.insync.replicas.")
     parser.flag("topics-with-overrides", help="Describe only topics with options of their own.")
-    parser.flag("if-exists", help="Alter, delete or describe only what is there.")
-    parser.flag("if-not-exists", help="Create only what is not there.")
+    parser.flag("if-exists", help="Alter, delete or describe only existing topics.")
+    parser.flag("if-not-exists", help="Create only if the topic does not exist.")
     parser.flag("exclude-internal", help="List or describe without Kafka's own topics.")
     parser.value(
         "partition-size-limit-per-response",
         metavar="number",
-        help="Taken for compatibility; topics are described whole.",
+        help="Accepted for compatibility, without effect.",
     )
     parser.common()
     return parser
@@ -218,7 +223,7 @@ async def _create(cluster: Cluster, flags: Flags) -> None:
     if error is None:
         print(f"Created topic {topic.name}.")
     elif error.code == ErrorCode.INVALID_CONFIG and message_of(error).startswith("Invalid value "):
-        raise ConfigError(message_of(error))  # Java's tool looks at values itself
+        raise ConfigError(message_of(error))  # Java's tool checks values itself
     elif error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not flags.has("if-not-exists"):
         raise error
 
@@ -265,7 +270,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     """Replicas of each partition: `1:2,2:3`.
 
     Raises:
-        ToolError: not a number, a broker twice, or lists of different lengths.
+        ToolError: an id is not a number or occurs twice, or the lists differ in length.
     """
     assignment: dict[int, list[int]] = {}
     for number, part in enumerate(split(text, ",")):
@@ -288,7 +293,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 async def _topics(cluster: Cluster, flags: Flags) -> list[str]:
-    """The topics that are meant, sorted."""
+    """The topics that --topic selects, sorted."""
     names = await admin.list_topics(cluster)
     wanted = flags.value("topic")
     hidden = INTERNAL_TOPICS if flags.has("exclude-internal") else frozenset()
@@ -298,10 +303,10 @@ async def _topics(cluster: Cluster, flags: Flags) -> list[str]:
 
 
 def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
-    """Those that match a pattern as Kafka's `IncludeList` reads it.
+    """The names that match a pattern of Kafka's `IncludeList`.
 
     Raises:
-        ToolError: it is no pattern.
+        ToolError: the pattern is not a regular expression.
     """
     expression = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
     if expression.replace("_", "").replace("-", "").isalnum():
@@ -317,7 +322,7 @@ def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
 
 def _need(topics: Sequence[str], flags: Flags) -> None:
     wanted = flags.value("topic")
-    if not topics and wanted and not flags.has("if-exists"):  # an empty name is no name
+    if not topics and wanted and not flags.has("if-exists"):  # an empty name counts as none
         raise IllegalArgumentError(f"Topic '{wanted}' does not exist as expected")
 
 
@@ -330,7 +335,7 @@ async def _list(cluster: Cluster, flags: Flags) -> None:
 
 async def _alter(cluster: Cluster, flags: Flags) -> None:
     count = flags.integer("partitions")
-    assert count is not None  # required
+    assert count is not None  # --partitions is required
     text = flags.text("replica-assignment")
     assignment = parse_assignment(text) if text else None
     topics = await _topics(cluster, flags)
@@ -359,7 +364,7 @@ async def _delete(cluster: Cluster, flags: Flags) -> None:
 
 
 def _raise_first(outcomes: Mapping[str, ApiError | None]) -> None:
-    """Raise the first failure; with what was done, if something was."""
+    """Raise the first failure, after a line on stderr about the topics that succeeded."""
     failed = {name: error for name, error in outcomes.items() if error is not None}
     if not failed:
         return
@@ -375,7 +380,7 @@ def _raise_first(outcomes: Mapping[str, ApiError | None]) -> None:
 
 
 class _Replicas(NamedTuple):
-    """One partition, the move it is in, and who else may lead it."""
+    """One partition with its reassignment and its replicas that may become leader."""
 
     partition: MetadataResponsePartition
     move: PartitionReassignment | None
@@ -383,7 +388,7 @@ class _Replicas(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """The replicas it has or will have, without those that are only on their way."""
+        """The number of replicas without those that a reassignment is adding."""
         if self.move is None:
             return len(self.partition.replica_nodes)
         changing = {*self.move.adding, *self.move.removing}
@@ -399,7 +404,7 @@ async def _describe(cluster: Cluster, flags: Flags) -> None:
     names = [topic.name or "" for topic in described]
     configs = await admin.describe_configs(cluster, [(admin.TOPIC, name) for name in names])
     moves = await _moves(cluster, described)
-    # By id, Kafka's tool does not ask for them.
+    # Kafka's tool does not request them for --topic-id.
     by_id = flags.has("topic-id") and parse_topic_id(flags.text("topic-id")) != ZERO_UUID
     leaders = {} if by_id else await admin.eligible_leaders(cluster, names)
     live = set(cluster.metadata.nodes)
@@ -443,7 +448,7 @@ async def _moves(
     try:
         return await list_reassignments(cluster, partitions)
     except ApiError as error:
-        # Topics can be described by who may not see reassignments, or of brokers without them.
+        # The client may lack the right to see reassignments, or the broker may not support them.
         if error.code not in (
             ErrorCode.UNSUPPORTED_VERSION,
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -518,7 +523,7 @@ def _print_partition(topic: str, replicas: _Replicas) -> None:
     print("\t".join(parts))
 
 
-# ZooKeeper's clusters have no eligible leader replicas (KIP-966).
+# Clusters in ZooKeeper mode have no eligible leader replicas (KIP-966).
 _NOT_TOLD: Final = admin.EligibleLeaders(None, None)
 
 
@@ -532,7 +537,7 @@ def _ids(brokers: Sequence[int]) -> str:
 
 def format_topic_id(topic_id: bytes) -> str:
     """A topic id as Kafka prints it: URL-safe base64 without padding."""
-    from base64 import urlsafe_b64encode  # noqa: PLC0415 - only describing needs it
+    from base64 import urlsafe_b64encode  # noqa: PLC0415 - for --describe only
 
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
@@ -541,7 +546,7 @@ def parse_topic_id(text: str) -> bytes:
     """The inverse of `format_topic_id`.
 
     Raises:
-        IllegalArgumentError: it is no topic id.
+        IllegalArgumentError: the text is not a topic id.
     """
     from base64 import urlsafe_b64decode  # noqa: PLC0415
 

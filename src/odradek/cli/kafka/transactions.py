@@ -1,4 +1,4 @@
-"""`kafka-transactions`: transactions listed, described, found hanging, and aborted.
+"""`kafka-transactions`: lists and describes transactions; finds and aborts hanging ones.
 
 Behaviour, flags and texts follow Kafka 3.9's `TransactionsCommand`.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 import odradek.client.admin.groups as admin_groups
 import odradek.client.admin.topics as admin
-from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
 from odradek.cli.kafka.support.arguments import PrintVersion, integer, long
 from odradek.cli.kafka.support.subcommands import CommandLine
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-# What Kafka's tool asks for first.
+# The first request of Kafka's tool, which its message names.
 _CALLS: Final = {
     "list": "listTransactions(api=METADATA)",
     "describe": "describeTransactions(api=FIND_COORDINATOR)",
@@ -77,7 +77,7 @@ _CALLS: Final = {
 
 
 def _told(error: Exception, options: argparse.Namespace) -> str:
-    if isinstance(error, NobodyError):
+    if isinstance(error, NoBrokerError):
         failed = "Failed to list topics: " if options.verb == "find-hanging" else _failed(options)
         return f"{failed}{error}. Enable debug logging for additional detail."
     if not isinstance(error, ApiError):
@@ -99,7 +99,7 @@ def _told(error: Exception, options: argparse.Namespace) -> str:
 
 
 def _failed(options: argparse.Namespace) -> str:
-    """What could not be done, as Kafka's tool begins to say it."""
+    """The beginning of Kafka's message about a failed verb."""
     if options.verb == "list":
         return "Failed to list transactions: "
     if options.verb == "describe":
@@ -115,31 +115,36 @@ def _failed(options: argparse.Namespace) -> str:
 
 
 def command_line() -> CommandLine:
-    """The options."""
     parser = CommandLine(
-        "kafka-transactions.sh", description="Analyse transactions, and end those that hang."
+        "kafka-transactions.sh", description="Analyse transactions, and abort hanging ones."
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="host:port,...")
     parser.add_argument("--command-config", metavar="file", help="Client properties.")
     parser.add_argument("-v", "--version", nargs=0, action=PrintVersion, help="Print the version.")
     verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
-    listing = verbs.add_parser("list", help="Tell transactional ids.")
+    listing = verbs.add_parser("list", help="Show transactional ids.")
     listing.add_argument("--duration-filter", type=long, metavar="ms", help="Older transactions.")
-    one = verbs.add_parser("describe", help="Tell the state of one transactional id.")
+    one = verbs.add_parser("describe", help="Show the state of one transactional id.")
     one.add_argument("--transactional-id", required=True, metavar="id")
-    producers = verbs.add_parser("describe-producers", help="Tell the producers of a partition.")
+    producers = verbs.add_parser("describe-producers", help="Show the producers of a partition.")
     _partition(producers)
     producers.add_argument(
-        "--broker-id", type=integer, metavar="N", help="As this broker knows them."
+        "--broker-id", type=integer, metavar="N", help="The broker to ask; default: the leader."
     )
-    abort = verbs.add_parser("abort", help="End a transaction that hangs.")
+    abort = verbs.add_parser("abort", help="Abort a hanging transaction.")
     _partition(abort)
-    abort.add_argument("--start-offset", type=long, metavar="offset", help="Where it begins.")
+    abort.add_argument(
+        "--start-offset", type=long, metavar="offset", help="The first offset of the transaction."
+    )
     abort.add_argument("--producer-id", type=long, metavar="id")
     abort.add_argument("--producer-epoch", type=integer, metavar="epoch")
     abort.add_argument("--coordinator-epoch", type=integer, metavar="epoch")
-    hanging = verbs.add_parser("find-hanging", help="Find transactions that nobody will end.")
-    hanging.add_argument("--broker-id", type=integer, metavar="N", help="Led by this broker.")
+    hanging = verbs.add_parser(
+        "find-hanging", help="Find transactions that no coordinator will complete."
+    )
+    hanging.add_argument(
+        "--broker-id", type=integer, metavar="N", help="Only partitions that this broker leads."
+    )
     hanging.add_argument(
         "--max-transaction-timeout", type=integer, default=_TIMEOUT_MINUTES_MAX, metavar="minutes"
     )
@@ -154,7 +159,7 @@ def _partition(parser: argparse.ArgumentParser) -> None:
 
 
 def _problem(options: argparse.Namespace) -> str | None:
-    """What does not go together."""
+    """The error if options are missing or do not go together; None if the line is valid."""
     if options.verb == "abort" and options.start_offset is None:
         needed = ("producer_id", "producer_epoch", "coordinator_epoch")
         missing = [name for name in needed if getattr(options, name) is None]
@@ -244,11 +249,11 @@ async def _abort(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 class _NotFoundError(OdradekError):
-    """There is no such transaction."""
+    """The transaction does not exist."""
 
 
 async def _find_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Open for longer than any transaction may be, and their coordinators know nothing of them."""
+    """Print transactions older than the longest timeout that their coordinators do not have."""
     limit_ms = options.max_transaction_timeout * 60_000
     now_ms = int(time.time() * 1000)
     partitions = await _searched(cluster, options)
@@ -299,7 +304,7 @@ _VERBS: Final = {
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell, each followed by a tab."""
+    """Print columns as wide as their widest cell, each followed by a tab."""
     lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

@@ -1,12 +1,12 @@
-"""`zookeeper-shell`: the coordination store looked at, and changed, node by node.
+"""`zookeeper-shell`: shows and changes znodes of the coordination store.
 
     zookeeper-shell 127.0.0.1:2181 ls /brokers/ids
     zookeeper-shell odradek-data get /controller
 
-The first argument says where the store is: ZooKeeper's `host:port[/chroot]`, or the directory of
-a cluster of `odradek up`, whose embedded store is spoken to likewise. Without a command they are
-read from stdin, one a line, until `quit`, and watches (`-w`) that fire meanwhile are printed.
-Output follows ZooKeeper 3.8's shell without a terminal.
+The first argument names the store: ZooKeeper's `host:port[/chroot]`, or the directory of a cluster
+of `odradek up` for its embedded store. Without a command on the command line commands are read from
+stdin, one a line, until `quit`, and watches (`-w`) that fire meanwhile are printed. The output is
+that of ZooKeeper 3.8's shell without a terminal.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _USAGE: Final = (
 )
 _UNKNOWN_COMMAND: Final = 127
 _UNRECOGNIZED: Final = "org.apache.commons.cli.UnrecognizedOptionException"
-# Of each command: flags, the least and most other words, and how Kafka shows its use.
+# Of each command: flags, the least and most other words, and the usage that ZooKeeper prints.
 SYNTAX: Final[Mapping[str, tuple[str, int, int, str]]] = {
     "create": ("-s -e", 1, 2, "create [-s] [-e] [-c] [-t ttl] path [data] [acl]"),
     "delete": ("-v", 1, 1, "delete [-v version] path"),
@@ -107,7 +107,7 @@ async def _session(where: str, words: Sequence[str], tls: Mapping[str, str]) -> 
 
 
 async def _commands(shell: "Shell") -> tuple[bool, bool]:
-    """Run what comes on stdin: whether the last one worked, and whether it ended with `quit`."""
+    """Run commands from stdin. Returns whether the last one succeeded and whether `quit` came."""
     worked = True
     while line := await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
         try:
@@ -128,7 +128,7 @@ def _event(state: str, kind: str = "None", path: str = "null") -> None:
 
 
 class Watches:
-    """The watches that commands set with -w. A store's watch does not say what has happened."""
+    """The watches that commands set with -w. The store's own watches carry no event type."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -136,12 +136,12 @@ class Watches:
         self._fired: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     def watcher(self, path: str, changed: str) -> Watcher:
-        """To be called when a node is `changed`: the type of event if it is still there."""
+        """The callback of a watch; `changed` is the event type if the znode still exists."""
         key = path, changed
         return self._watchers.setdefault(key, lambda: self._fired.put_nowait(key))
 
     async def print_fired(self) -> None:
-        """Print each event as it comes, until cancelled."""
+        """Print each event when it occurs, until cancelled."""
         while True:
             fired = [await self._fired.get()]
             while not self._fired.empty():
@@ -149,23 +149,23 @@ class Watches:
             events: dict[tuple[str, str], None] = {}
             for path, changed in fired:
                 is_there = await self._store.exists(path) is not None
-                # Two watches of a node that goes are one event, as in ZooKeeper.
+                # The deletion of a znode with two watches is one event, as in ZooKeeper.
                 events[path, changed if is_there else "NodeDeleted"] = None
             for path, kind in events:
                 _event("SyncConnected", kind, path)
 
 
 class UsageMismatchError(OdradekError):
-    """A command without what it needs."""
+    """The command's arguments are invalid."""
 
 
 class Shell:
-    """The commands, on one store."""
+    """Runs commands on one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.watches: Watches | None = None  # who will print what they say
-        self._ephemerals: list[str] = []  # made in this session
+        self.watches: Watches | None = None  # None: watches are not printed
+        self._ephemerals: list[str] = []  # created in this session
         self._commands: dict[str, Callable[[list[str]], Awaitable[None]]] = {
             "ls": self._ls,
             "get": self._get,
@@ -182,7 +182,7 @@ class Shell:
         }
 
     def understands(self, command: list[str]) -> bool:
-        """Whether a command is one; else it is told on stderr why not."""
+        """Whether a command is valid; if not, the reason is printed on stderr."""
         name, *arguments = command
         sys.stdout.flush()
         if name not in self._commands:
@@ -196,7 +196,7 @@ class Shell:
         return True
 
     async def run(self, command: list[str]) -> bool:
-        """Run one command; whether it worked. What is wrong is told on stderr."""
+        """Run one command. Returns whether it succeeded; errors are printed on stderr."""
         if not self.understands(command):
             return False
         name, *arguments = command
@@ -262,7 +262,7 @@ class Shell:
         print(len(await self._below(path)) - 1)
 
     async def _version(self, _arguments: list[str]) -> None:
-        from odradek import __version__  # noqa: PLC0415 - seldom asked for
+        from odradek import __version__  # noqa: PLC0415 - for `version` only
 
         print(f"ZooKeeper CLI version: 3.8's, of Odradek {__version__}")
 
@@ -276,9 +276,9 @@ class Shell:
         return stat
 
     async def _below(self, path: str) -> list[str]:
-        """A node and all below it, a node before those below it."""
+        """A znode and all its descendants, parents first."""
         found = [path]
-        for each in found:  # it grows: level by level
+        for each in found:  # the list grows, level by level
             names = await self._store.children(each)
             found += [f"{each.rstrip('/')}/{name}" for name in names]
         return found
@@ -329,7 +329,7 @@ def _parsed(name: str, arguments: Sequence[str]) -> tuple[dict[str, str], list[s
     """Flags (`-v` with its value) and the other words.
 
     Raises:
-        UsageMismatchError: a flag there is not, or too few words.
+        UsageMismatchError: an unknown flag, or too few words.
     """
     known, least, most, usage = SYNTAX[name]
     flags: dict[str, str] = {}

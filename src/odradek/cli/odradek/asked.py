@@ -1,8 +1,8 @@
-"""What all brokers of a cluster report: over HTTP those of a directory here, else as Kafka clients.
+"""Reads the reports of all brokers: of a directory here over HTTP, else by Kafka's protocol.
 
 report          a broker's answer to one name of `odradek.broker.reports`
-journal         of all brokers together, the oldest entry first; on this machine with what their
-logs remember of the time before their last start
+journal         of all brokers together, the oldest entry first; on this machine also the entries
+                from before their last start, read from their logs
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from odradek.model.errors import ApiError
 from odradek.plan.commands import Caller
 
 TIMEOUT_S: Final = 5.0
-LOG_BYTES_MAX: Final = 8 << 20  # of a log's end: what is older is history
+LOG_BYTES_MAX: Final = 8 << 20  # of a log's end; older lines are ignored
 NEVER_MS: Final = 1 << 62
-NOT_OURS: Final = "it does not offer reports: it is no broker of Odradek, or an older one"
+NOT_OURS: Final = "it does not offer reports: it is not a broker of Odradek, or an older one"
 
 NO_HTTP: Final = "odradek.http.port is -1: ask with --bootstrap-server instead of --dir"
 
@@ -38,26 +38,24 @@ Entry = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Asked:
-    """What was answered."""
+    """The reports of the brokers that answered, and why the others did not."""
 
     caller: Caller
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)  # by broker and name
-    silent: dict[int, str] = field(default_factory=dict)  # who did not answer, and why
+    silent: dict[int, str] = field(default_factory=dict)  # by broker: why it did not answer
     journal: list[Entry] = field(default_factory=list)
 
     @property
     def state(self) -> Mapping[str, Any] | None:
-        """How the controller says that things stand; None if no controller answers."""
+        """The report of the active controller; None if no controller answers."""
         views = [reports.get("controller") for reports in self.reports.values()]
         return next((view for view in views if view is not None and view["is_controller"]), None)
 
     def by_broker(self, name: str) -> dict[int, Any]:
-        """One report of each broker that gave it."""
         return {id_: found[name] for id_, found in self.reports.items() if name in found}
 
 
 def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
-    """Ask the brokers of a cluster on this machine for these reports."""
     directory = ClusterDirectory(path)
     records = directory.expect().brokers
     report = Supervisor(directory, say=say).status()
@@ -96,7 +94,6 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
 
 
 async def ask_cluster(cluster: Cluster, servers: str, wanted: Mapping[str, Query]) -> Asked:
-    """Ask the brokers that a cluster's metadata names for these reports."""
     asked = Asked(Caller(bootstrap=servers))
     await cluster.refresh()
 
@@ -131,7 +128,7 @@ def _sort(asked: Asked) -> None:
 
 
 def _is_asked_for(entry: Entry, query: Query) -> bool:
-    """As a broker's journal is searched."""
+    """The same rule by which a broker filters its journal."""
     if not query:
         return True
     if entry["broker"] is not None:

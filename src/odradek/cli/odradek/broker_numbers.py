@@ -1,7 +1,7 @@
-"""What the live screen of `odradek up` shows of each broker, read from what brokers serve by HTTP.
+"""The figures of each broker for the live screen of `odradek up`, read over HTTP.
 
-Of `/metrics` only the beginning is read, up to the numbers of single partitions, of which there
-may be many; and who answers slowly is asked less often.
+Of `/metrics` only the beginning is read, up to the metrics of single partitions, of which there
+may be many. A broker that answers slowly is asked less often.
 """
 
 import json
@@ -29,7 +29,7 @@ Fetch = Callable[[str], Iterable[bytes]]
 
 
 class Numbers(NamedTuple):
-    """Of one broker; rates in bytes a second, None before two looks."""
+    """The figures of one broker; rates in bytes a second, None before the second reading."""
 
     replicas: int
     leaders: int
@@ -41,14 +41,14 @@ class Numbers(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What `/metrics` says at a moment."""
+    """One reading of `/metrics`, and when it was made."""
 
     at_s: float
     values: Mapping[str, float]
 
 
 def read_metrics(lines: Iterable[bytes]) -> dict[str, float]:
-    """The numbers of `_NAMES`, and `controller`, of the text that Prometheus reads."""
+    """The metrics of `_NAMES`, and `controller`, from Prometheus' text format."""
     found: dict[str, float] = {}
     for raw in lines:
         if raw.startswith(_END):
@@ -63,13 +63,13 @@ def read_metrics(lines: Iterable[bytes]) -> dict[str, float]:
 
 
 def numbers(now: Counted, before: Counted | None) -> Numbers:
-    """What is shown, by two looks."""
+    """The figures to show, from two readings."""
 
     def rate(name: str) -> float | None:
         if before is None or now.at_s <= before.at_s:
             return None
         grown = now.values.get(name, 0.0) - before.values.get(name, 0.0)
-        return max(0.0, grown) / (now.at_s - before.at_s)  # a broker that was restarted begins anew
+        return max(0.0, grown) / (now.at_s - before.at_s)  # a restart sets its counters to 0
 
     count = {name: int(now.values.get(name, 0)) for name in Numbers._fields[:4]}
     return Numbers(
@@ -94,7 +94,7 @@ class Watcher:
         self._causes: dict[int, list[tuple[int, str]]] = {}
 
     def look(self, brokers: Iterable[Mapping[str, Any]]) -> dict[int, Numbers]:
-        """The numbers of those that run; of the others, nothing."""
+        """The figures of the brokers that run."""
         for broker in brokers:
             id_, url = broker["id"], broker.get("http")
             if broker["state"] != "running" or not url:
@@ -105,7 +105,7 @@ class Watcher:
         return dict(self._shown)
 
     def causes(self) -> list[str]:
-        """What was decided last, and why; the newest last."""
+        """The latest decisions of the controller with their causes; the newest last."""
         told = sorted({entry for entries in self._causes.values() for entry in entries})
         return [
             f"{time.strftime('%H:%M:%S', time.localtime(at_ms / 1000))}  {says}"
@@ -118,7 +118,7 @@ class Watcher:
             now = Counted(begun_s, read_metrics(self._fetch(f"{url}/metrics")))
             journal = json.loads(b"".join(self._fetch(f"{url}/journal?limit={_CAUSES}")))
         except (OSError, ValueError):
-            pass  # what was known stays, until the next look
+            pass  # the former figures stay until the next reading
         else:
             self._causes[id_] = [(e["at_ms"], e["says"]) for e in journal["entries"]]
             self._shown[id_] = numbers(now, self._counted.get(id_))

@@ -4,9 +4,9 @@
     eval "$(odradek completion zsh)"             zsh, in ~/.zshrc
     odradek completion fish | source             fish, in ~/.config/fish/config.fish
 
-What can follow, the shell asks us: by click's own protocol, in which a call of `kafka-topics` is
-one of `odradek topics`. For that a tool is shown to click as a command with the tool's flags
-(`completed`); nothing is ever run by way of it.
+The shell asks `odradek` for the candidates, by click's protocol; `kafka-topics` is completed as
+`odradek topics`. For this a tool is presented to click as a command with the tool's flags
+(`completed`); it is never run through it.
 """
 
 import argparse
@@ -90,7 +90,7 @@ _TEMPLATES: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the shell code that completes names and flags of `odradek` and Kafka's tools."""
-    from click.shell_completion import get_completion_class  # noqa: PLC0415 - for this alone
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - for this command only
 
     made = get_completion_class(shell)
     assert made is not None, shell
@@ -104,7 +104,7 @@ def completion(shell: str) -> None:
 
 
 def completed(tool: str) -> click.Command:
-    """A tool as click sees it when it completes: its flags, and nothing that could be run."""
+    """A tool as a click command that has its flags and cannot be run."""
     line = getattr(importlib.import_module(TOOLS[tool].module), "command_line", None)
     made: Parser | argparse.ArgumentParser | None = line() if line is not None else None
     if made is None:
@@ -122,10 +122,10 @@ def _flags(parser: Parser) -> Iterator[tuple[str, bool, str]]:
 
 
 def _of_argparse(name: str, parser: argparse.ArgumentParser) -> click.Command:
-    """The same of a parser that has options, and verbs with options of their own."""
+    """The same for a tool with verbs, each with options of its own."""
     options: list[click.Parameter] = []
     verbs: dict[str, argparse.ArgumentParser] = {}
-    for action in parser._actions:  # noqa: SLF001 - argparse shows them nowhere else
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public access
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             verbs = dict(action.choices)
         options += [

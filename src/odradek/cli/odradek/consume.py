@@ -1,4 +1,4 @@
-"""`odradek consume TOPIC`: what stands in a topic, from its beginning to its end as of now."""
+"""`odradek consume TOPIC`: prints the records of a topic, up to its current end."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ _POLL_MS = 1_000
 
 
 class NoSuchTopicError(OdradekError):
-    """There is no such topic, or no such partition of it."""
+    """The topic, or the partition of it, does not exist."""
 
 
 @click.command
@@ -77,7 +77,7 @@ def consume(  # noqa: PLR0913 - one argument for each option
     )
 
 
-async def _read(  # noqa: PLR0913 - what the command line may say
+async def _read(  # noqa: PLR0913 - one argument for each option
     settings: ConsumerSettings,
     topic: str,
     *,
@@ -143,7 +143,7 @@ def _show(record: ConsumerRecord, *, as_json: bool) -> None:
 
 
 def _text(data: bytes | None) -> object:
-    """UTF-8 as text; what is none, as an object that says so."""
+    """UTF-8 as text; other bytes as an object with their encoding."""
     if data is None:
         return None
     try:

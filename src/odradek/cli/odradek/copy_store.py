@@ -1,9 +1,9 @@
-"""`odradek copy-store SOURCE TARGET`: a cluster's nodes go to another coordination store.
+"""`odradek copy-store SOURCE TARGET`: copies a cluster's znodes to another coordination store.
 
     odradek copy-store ./odradek-data zk1:2181,zk2:2181/kafka
 
-With the brokers stopped. Afterwards brokers with `zookeeper.connect` (ours, or Apache Kafka's) go
-on where those with the embedded store have stopped, on the same log directories.
+The brokers must be stopped. Afterwards brokers with `zookeeper.connect` (ours, or Apache Kafka's)
+continue the cluster on the same log directories.
 """
 
 import asyncio

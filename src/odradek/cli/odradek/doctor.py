@@ -1,7 +1,7 @@
 """`odradek doctor`: what is wrong with a cluster, since when, why, and what to do.
 
-Any Kafka cluster is asked in Kafka's protocol. Brokers of ours report more: over HTTP and from
-their logs on this machine (`--dir`), or as our clients are served anywhere (`--bootstrap-server`).
+It examines any Kafka cluster by Kafka's protocol. Brokers of Odradek report more: over HTTP and in
+their logs on this machine (`--dir`), or by DescribeState requests (`--bootstrap-server`).
 """
 
 import json
@@ -91,7 +91,7 @@ def doctor(
 
 
 def _bound(asked: Asked) -> dict[int, str]:
-    """Where the brokers of this machine listen, whatever they advertise."""
+    """The addresses on which the brokers of this machine listen, from their own reports."""
     return {
         id_: report["bound"][0].partition("://")[2].replace("0.0.0.0:", "127.0.0.1:")
         for id_, report in asked.by_broker("broker").items()
@@ -129,7 +129,7 @@ def _reported(asked: Asked, answers_at: Mapping[int, str], limits: Mapping[str, 
 
 
 def _without_cluster(asked: Asked) -> ClusterFacts:
-    """All that can be said where no broker answers."""
+    """The facts that are known if no broker answers: states of processes, and logs."""
     unreachable = {
         id_: "no broker answers"
         for id_, state in asked.caller.local.items()
@@ -173,4 +173,4 @@ def _print(facts: ClusterFacts, findings: list[Finding]) -> None:
     )
     print(f"{what}: {counted}.")
     for kind, why in sorted(facts.unknown.items()):
-        click.echo(f"not looked into: {kind}: {why}", err=True)
+        click.echo(f"not examined: {kind}: {why}", err=True)

@@ -1,6 +1,6 @@
-"""`odradek start|stop|restart|kill|pause|resume|down|status`: verbs for a cluster that is there.
+"""`odradek start|stop|restart|kill|pause|resume|down|status`: commands for an existing cluster.
 
-Each is one method of the supervisor; what is shared is how its directory is named.
+Each calls one method of the supervisor; they share the option for its directory.
 """
 
 import json
@@ -19,7 +19,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def say(message: str) -> None:
-    """Tell the user what happens."""
     print(message, file=sys.stderr, flush=True)
 
 

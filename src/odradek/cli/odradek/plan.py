@@ -1,8 +1,8 @@
-"""`odradek plan ...`: what to do with a cluster, any Kafka cluster, and why.
+"""`odradek plan ...`: plans changes to any Kafka cluster, and gives the reasons.
 
-Plans are printed as tables for people, and as Kafka's reassignment JSON, which
-`kafka-reassign-partitions` takes; `--json` prints one object for machines. `--execute` carries a
-plan out. How plans are made is in `odradek.plan`.
+A plan is printed as tables and as Kafka's reassignment JSON, which `kafka-reassign-partitions`
+reads; `--json` prints one JSON object. `--execute` carries the plan out. `odradek.plan` makes the
+plans.
 """
 
 import asyncio
@@ -60,9 +60,9 @@ _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
                  "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _INFLOW_S: Final = 3.0
 _INTERRUPTED: Final = 130
-_NAMED: Final = 5  # partitions, where there may be many
-# On so many partitions elections are measured: enough to see what one adds, few enough for any
-# cluster.
+_NAMED: Final = 5  # partitions that a message names at most
+# Elections are measured on so many partitions: enough to compute the time for each, few enough
+# for any cluster.
 _ELECTED: Final = 50
 
 
@@ -70,11 +70,11 @@ def to_bytes(text: str) -> float:
     """A number of bytes: 4096, 50MB, 1.5GiB, 100MB/s.
 
     Raises:
-        click.BadParameter: it is none.
+        click.BadParameter: it is not a number of bytes.
     """
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        raise click.BadParameter(f"{text!r} is no number of bytes, as 4096, 50MB or 1.5GiB")
+        raise click.BadParameter(f"{text!r} is not a number of bytes, such as 4096, 50MB or 1.5GiB")
     return float(found[1]) * _UNITS[found[2].lower()]
 
 
@@ -82,7 +82,7 @@ Command = Callable[..., Any]
 
 
 def cluster_options(command: Command) -> Command:
-    """How to come to the cluster, and how the answer is wanted."""
+    """Options for the connection to the cluster and the format of the output."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--command-config", metavar="FILE", help="A file of client properties."),
@@ -93,7 +93,7 @@ def cluster_options(command: Command) -> Command:
 
 
 def movement_options(command: Command) -> Command:
-    """How a plan that moves replicas is carried out."""
+    """Options for the execution of a plan that moves replicas."""
     for option in (
         click.option("--cancel", "cancels", is_flag=True,
                      help="Cancel the reassignments under way, and clear throttles."),
@@ -158,7 +158,7 @@ def partitions(
     """Calculate how many partitions a topic needs, and what they cost."""
     throughput, brokers, elections = _figures(servers, command_config, given)
     if target <= 0:
-        raise PlanError(f"--target {target:g}: it has to be above 0")
+        raise PlanError(f"--target {target:g}: must be above 0")
     needed = needed_partitions(target, throughput)
     counts = sorted({needed.partitions, needed.lower_bound, *_numbers(given["candidates"])})
     rules = CostRules(batch_bytes=given["batch_bytes"])
@@ -186,7 +186,7 @@ def partitions(
         )
         return
     tp, tc = bytes_text(throughput.producer), bytes_text(throughput.consumer)
-    print(f"One partition takes {tp}/s (Tp) and gives {tc}/s (Tc); wanted are "
+    print(f"One partition takes {tp}/s (Tp) and gives {tc}/s (Tc); required are "
           f"{bytes_text(target)}/s.")  # fmt: skip
     print(_conditions(given, measured=elections is not None or None in _rates(given)))
     print(f"  for producers  target / Tp = {needed.for_producers}")
@@ -210,11 +210,12 @@ def partitions(
         "fetch.max.bytes (50 MiB) for each broker."
     )
     print(
-        f"Elections: {rules.election_ms:.2g} ms for each partition that the dead broker led, "
+        f"Elections: {rules.election_ms:.2g} ms for each partition that the failed broker led, "
         + ("modelled" if elections is None else
            f"measured on {elections.partitions} partitions in one go ("
-           f"{elections.seconds * 1000:.0f} ms by preferred election, until every broker knew)")
-        + "; how long its death goes unnoticed comes on top."
+           f"{elections.seconds * 1000:.0f} ms by preferred election, until all brokers had "
+           "the new metadata)")
+        + "; the time until its session expires comes on top."
     )  # fmt: skip
     if keys:
         print()
@@ -234,27 +235,29 @@ def _rates(given: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _conditions(given: Mapping[str, Any], *, measured: bool) -> str:
-    """Under which conditions the two throughputs hold."""
+    """The conditions under which the two throughputs are valid."""
     if not measured:
-        return "  (as given; they hold for the record size, acks and client they come from)"
+        return (
+            "  (as given; they are valid for the record size, acks and client of their measurement)"
+        )
     own = [name for name, rate in zip(("Tp", "Tc"), _rates(given), strict=True) if rate is not None]
     but = f"; {' and '.join(own)} as given" if own else ""
     return (
         f"  (measured with odradek's own client in Python: one producer, then one consumer, on one "
         f"connection each; records of {given['record_bytes']} bytes in batches of "
         f"{given['batch_bytes']}, not compressed, acks=all, five requests under way, "
-        f"{given['seconds']:g} s{but}; another client has others)"
+        f"{given['seconds']:g} s{but}; other clients differ)"
     )
 
 
 def _figures(
     servers: str | None, command_config: str | None, given: Mapping[str, Any]
 ) -> tuple[Throughput, int, Elections | None]:
-    """What one partition takes and gives, how many brokers there are, and what elections take."""
+    """The throughput of one partition, the number of brokers, and the time of elections."""
     rates = _rates(given)
     if all(rate is not None for rate in rates):
         if min(rates) <= 0:
-            raise PlanError("--producer-rate and --consumer-rate have to be above 0")
+            raise PlanError("--producer-rate and --consumer-rate must be above 0")
         brokers = given["brokers"] or given["replication_factor"]
         return Throughput(*rates), brokers, None
     if servers is None:
@@ -287,7 +290,7 @@ def _figures(
 
 
 async def _elections(cluster: Cluster, replication_factor: int) -> Elections | None:
-    """What elections take; None, with the reason told, where they cannot be measured."""
+    """The time of elections; None, with the reason on stderr, if they cannot be measured."""
     print(f"measuring the elections of {_ELECTED} partitions ...", file=sys.stderr)
     try:
         return await measure_elections(
@@ -301,7 +304,7 @@ async def _elections(cluster: Cluster, replication_factor: int) -> Elections | N
 def _keys(
     servers: str | None, command_config: str | None, given: Mapping[str, Any]
 ) -> tuple[Counter[bytes], set[int]]:
-    """A sample of keys, and how many partitions there are now, as far as it is known."""
+    """A sample of keys, and the present number of partitions or None."""
     present = {given["present"]} - {None}
     if given["keys"] is not None:
         with pathlib.Path(given["keys"]).open("rb") as file:
@@ -328,7 +331,7 @@ def _numbers(text: str | None) -> list[int]:
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
-        raise PlanError(f"{text!r} is no list of numbers as 6,12,24") from None
+        raise PlanError(f"{text!r} is not a list of numbers such as 6,12,24") from None
     if min(found) < 1:
         raise PlanError(f"{text!r}: numbers of partitions begin with 1")
     return found
@@ -387,10 +390,10 @@ def assignment(
 
 
 def imagined(listed: str | None, racks: str | None) -> dict[int, str | None]:
-    """Brokers that need not exist, each with its rack or None.
+    """Brokers that need not exist: id to rack or None.
 
     Raises:
-        PlanError: neither is given, or they are no brokers, or not as many racks as brokers.
+        PlanError: neither is given, an id is invalid, or the numbers of racks and brokers differ.
     """
     names: list[str | None] = [rack.strip() for rack in racks.split(",")] if racks else []
     if listed is None and not names:
@@ -402,11 +405,13 @@ def imagined(listed: str | None, racks: str | None) -> dict[int, str | None]:
     try:
         ids = [int(word) for word in text.split(",")]
     except ValueError:
-        raise PlanError(f"--brokers {text}: a number as 5, or ids as 1,2,7") from None
+        raise PlanError(
+            f"--brokers {text}: must be a number such as 5, or ids such as 1,2,7"
+        ) from None
     if "," not in text:
         ids = list(range(ids[0]))
     if not ids or min(ids) < 0 or len(set(ids)) < len(ids):
-        raise PlanError(f"--brokers {text}: at least one, each id once and none below 0")
+        raise PlanError(f"--brokers {text}: must be at least one, each id once and not below 0")
     if names and len(names) != len(ids):
         raise PlanError(f"--racks has {len(names)} racks for {len(ids)} brokers")
     return dict(zip(ids, names or [None] * len(ids), strict=True))
@@ -444,7 +449,7 @@ def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_js
         f"start index {start.index}, replica shift {start.shift}, n = {len(racks)} brokers: "
         "leader (p + start) % n, follower j (leader + 1 + (shift + j) % (n - 1)) % n;"
     )
-    print("these are places in the walk, and the shift grows by 1 with every n-th partition.")
+    print("these are indexes into the list of brokers; the shift grows by 1 every n partitions.")
     print()
     for number, replicas in sorted(proposal.assignment.items()):
         print(f"{given['topic']}-{number}: {','.join(map(str, replicas))}")
@@ -518,7 +523,7 @@ def _move(
 ) -> int:
     throttle = given["throttle"]
     if throttle is not None and throttle < 1:
-        raise PlanError(f"--throttle {throttle:g}: it has to be 1 byte a second or more")
+        raise PlanError(f"--throttle {throttle:g}: must be 1 byte a second or more")
 
     async def work(cluster: Cluster) -> int:
         if given["cancels"]:
@@ -529,7 +534,7 @@ def _move(
         if given["executes"]:
             waited = await settle(cluster, _tell)
             if waited:
-                print(f"{waited} reassignments were under way, and are done", file=sys.stderr)
+                print(f"{waited} reassignments were under way; they are complete", file=sys.stderr)
         picture = await picture_of(cluster)
         inflow = await _inflow(cluster, picture) if throttle else {}
         began_s = time.monotonic()
@@ -543,7 +548,7 @@ def _move(
             code = await execution.run()
             if code:
                 return code
-        # What a run that was killed has left on topics and brokers that this one did not touch.
+        # Throttles that a killed run has left on topics and brokers outside this plan.
         await clear_throttles(cluster, sorted(picture.racks), await throttled_topics(cluster))
         print(f"{len(made.changed)} partitions are as planned; throttles cleared", file=sys.stderr)
         return 0
@@ -552,10 +557,10 @@ def _move(
 
 
 class _Execution:
-    """A plan being carried out, which Ctrl-C stops in two steps.
+    """The execution of a plan, which Ctrl-C stops in two steps.
 
-    The first begins no further batch, and waits under the throttle for the one under way. The
-    second leaves at once; the copies go on under the throttle, which stays.
+    After the first Ctrl-C no further batch begins, and the current one is awaited under the
+    throttle. The second ends the command at once; the copies continue, and the throttle stays.
     """
 
     def __init__(
@@ -567,13 +572,13 @@ class _Execution:
         self._batch = batch
         self._stops = False
         self._progress = MoveProgress(0, len(made.changed), 0, 0, ())
-        # What asks for this plan again: the words without what says what to do with it.
+        # The command line that makes this plan again: without --execute and --cancel.
         self._words = shlex.join(
             ["odradek", *(w for w in click.get_current_context().obj or [] if w != "--execute")]
         )
 
     async def run(self) -> int:
-        """Carry it out. Returns 0, or 130 where it was interrupted."""
+        """Execute the plan. Returns the exit code: 0, or 130 if it was interrupted."""
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
@@ -590,7 +595,7 @@ class _Execution:
             )
         except asyncio.CancelledError:
             task.uncancel()
-            self._say("left; what is moving goes on" + self._throttle_text("stays set"))
+            self._say("ended; the moves under way continue" + self._throttle_text("stays set"))
             return _INTERRUPTED
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -599,9 +604,9 @@ class _Execution:
             return 0
         self._say(
             f"interrupted: {done} of {len(self._made.changed)} partitions are as planned, the rest "
-            "is as it was, and nothing moves any more" + self._throttle_text("is cleared")
+            "is unchanged, and no replica moves any more" + self._throttle_text("is cleared")
         )
-        self._say(f"  go on:         {self._words} --execute")
+        self._say(f"  to continue:   {self._words} --execute")
         return _INTERRUPTED
 
     def _tell(self, progress: MoveProgress) -> None:
@@ -615,16 +620,18 @@ class _Execution:
         self._stops = True
         progress = self._progress
         moving = [str(partition) for partition in progress.under_way]
-        some = ", ".join(moving[:_NAMED]) or "the batch that has just begun"
+        some = ", ".join(moving[:_NAMED]) or "the current batch"
         more = f" and {len(moving) - _NAMED} more" if len(moving) > _NAMED else ""
         stays = self._throttle_text("stays until they are done")
         self._say(
             f"\ninterrupted: {progress.done} of {progress.total} partitions are as planned; "
             f"still moving: {some}{more}{stays}"
         )
-        self._say("no further batch begins; waiting for this one (Ctrl-C again: leave at once)")
-        self._say(f"  take it back:  {self._words} --cancel")
-        self._say(f"  go on:         {self._words} --execute")
+        self._say(
+            "no further batch begins; waiting for the current one (Ctrl-C again: end at once)"
+        )
+        self._say(f"  to cancel:     {self._words} --cancel")
+        self._say(f"  to continue:   {self._words} --execute")
 
     def _throttle_text(self, becomes: str) -> str:
         if self._throttle is None:
@@ -636,7 +643,7 @@ class _Execution:
 
 
 async def _inflow(cluster: Cluster, before: ClusterPicture) -> dict[TopicPartition, float]:
-    """What is written to each partition now, bytes a second."""
+    """The current write rate of each partition, bytes a second."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     await asyncio.sleep(_INFLOW_S)
@@ -681,7 +688,7 @@ def _show_plan(
         )
         return
     if not made.changed:
-        print("Nothing has to be done.")
+        print("No change is needed.")
         return
     loads_table(picture, made.before, made.after)
     print()

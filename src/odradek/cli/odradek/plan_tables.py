@@ -1,4 +1,4 @@
-"""How plans are shown: tables, sizes, times, and Kafka's reassignment JSON."""
+"""Formats plans: tables, sizes, times, and Kafka's reassignment JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from odradek.plan.duration import Duration
 
 
 def bytes_text(size: float) -> str:
-    """A number of bytes, as people read it."""
+    """A number of bytes with a decimal unit: `1.5 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
@@ -19,24 +19,24 @@ def bytes_text(size: float) -> str:
 
 
 def duration_text(duration: Duration, throttle: float) -> str:
-    """How long a plan takes, and why."""
+    """A sentence: how long a plan takes, and which broker determines it."""
     if duration.seconds == float("inf"):
         return (
-            f"It would never end: what is written to the partitions that broker "
-            f"{duration.broker} is to hold is {bytes_text(duration.inflow)}/s, and the throttle "
-            f"of {bytes_text(throttle)}/s is not above it."
+            f"It would never end: the new replicas of broker {duration.broker} receive "
+            f"{bytes_text(duration.inflow)}/s of new records, and the throttle of "
+            f"{bytes_text(throttle)}/s is not above that."
         )
     minutes, seconds = divmod(round(duration.seconds), 60)
     hours, minutes = divmod(minutes, 60)
     took = f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
     return (
-        f"At {bytes_text(throttle)}/s it takes about {took}: broker {duration.broker} gets most, "
-        f"and {bytes_text(duration.inflow)}/s are written to what it is to hold."
+        f"At {bytes_text(throttle)}/s it takes about {took}: broker {duration.broker} copies most, "
+        f"and {bytes_text(duration.inflow)}/s are written to its new replicas meanwhile."
     )
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table: the first column to the left, numbers to the right."""
+    """Print a table: the first column left-aligned, the others right-aligned."""
     lines = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     for line in lines:
@@ -50,7 +50,7 @@ def loads_table(
     before: Mapping[TopicPartition, Sequence[int]],
     after: Mapping[TopicPartition, Sequence[int]],
 ) -> None:
-    """What each broker holds now and then."""
+    """Print the load of each broker before and after the plan."""
     sizes = {partition: held.size_bytes for partition, held in picture.partitions.items()}
     now, then = loads(picture.racks, before, sizes), loads(picture.racks, after, sizes)
     same = before is after
@@ -74,13 +74,13 @@ def loads_table(
     print_table(head, rows)
 
 
-_LISTED: Final = 12  # partitions, where there may be many
+_LISTED: Final = 12  # rows of partitions at most
 
 
 def replicas_table(
     racks: Mapping[int, str | None], assignment: Mapping[int, Sequence[int]]
 ) -> None:
-    """What each broker leads and follows of one topic."""
+    """Print how many partitions of one topic each broker leads and follows."""
     rows = []
     for broker in sorted(racks):
         leads = [p for p, replicas in sorted(assignment.items()) if replicas[0] == broker]
@@ -96,10 +96,10 @@ def _some(partitions: Sequence[int]) -> str:
 
 
 def cost_rows(costs: Mapping[int, Cost]) -> tuple[list[str], list[tuple[object, ...]]]:
-    """What each number of partitions costs, as a table."""
+    """The head and the rows of the table of costs by number of partitions."""
     head = ["partitions", "a producer buffers", "a consumer of all buffers",
             "replicas a broker", "descriptors a broker",
-            "memory a broker", "election when one dies"]  # fmt: skip
+            "memory a broker", "election when one fails"]  # fmt: skip
     return head, [
         (
             count,
@@ -117,7 +117,7 @@ def cost_rows(costs: Mapping[int, Cost]) -> tuple[list[str], list[tuple[object, 
 def reassignment(
     assignment: Mapping[TopicPartition, Sequence[int]], changed: Iterable[TopicPartition]
 ) -> dict[str, Any]:
-    """What `kafka-reassign-partitions --reassignment-json-file` takes."""
+    """The JSON for `kafka-reassign-partitions --reassignment-json-file`."""
     return {
         "version": 1,
         "partitions": [

@@ -1,4 +1,4 @@
-"""`odradek produce TOPIC --from FILE`: a file's rows into a topic, with progress and a summary."""
+"""`odradek produce TOPIC --from FILE`: writes a file's rows to a topic."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ def produce(  # noqa: PLR0913 - one argument for each option
 
 @contextlib.contextmanager
 def _opened(source: str) -> Iterator[tuple[Iterator[str], Callable[[], None]]]:
-    """The lines of a file, and what to call now and then to show how far it has got."""
+    """The lines of a file, and a function that updates the progress display."""
     if source == "-":
         yield iter(sys.stdin), lambda: None
         return
@@ -79,7 +79,7 @@ def _opened(source: str) -> Iterator[tuple[Iterator[str], Callable[[], None]]]:
         if not sys.stderr.isatty():
             yield _lines(opened), lambda: None
             return
-        from rich.console import Console  # noqa: PLC0415 - only where somebody watches
+        from rich.console import Console  # noqa: PLC0415 - for a terminal only
         from rich.progress import Progress  # noqa: PLC0415
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -126,7 +126,7 @@ async def _write(
 
 
 class _Written:
-    """What has arrived, and the first that has not."""
+    """The number of acknowledged records, and the first failure."""
 
     def __init__(self) -> None:
         self.records = self.bytes = 0

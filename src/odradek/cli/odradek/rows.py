@@ -1,10 +1,10 @@
-"""Files into records, for `odradek produce`. Pure but for the file that it iterates.
+"""Parses files into records, for `odradek produce`. Pure, except that it iterates the file.
 
     lines   each line is a value
     csv     a header, then rows; each row becomes a JSON object, empty cells null
-    json    an object on each line, kept as it stands
+    json    an object on each line, which becomes the value unchanged
 
-The key is a field of the row: text as it is, anything else as JSON.
+The key is a field of the row: text unchanged, other types as JSON.
 """
 
 import csv
@@ -19,18 +19,18 @@ _BY_SUFFIX: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson"
 
 
 class RowError(OdradekError):
-    """A row that is none; names the line, and the column where there is one."""
+    """A row cannot be parsed; names the line, and the column if the parser reports one."""
 
 
 class Row(NamedTuple):
-    """What one record will be."""
+    """Key and value of one record."""
 
     key: bytes | None
     value: bytes
 
 
 def format_of(suffix: str) -> str:
-    """The format that goes with a file's suffix."""
+    """The format for a file's suffix; `lines` for an unknown one."""
     return _BY_SUFFIX.get(suffix.lower(), "lines")
 
 
@@ -38,7 +38,7 @@ def rows(lines: Iterable[str], form: str, key: str | None) -> Iterator[Row]:
     """The records of a file.
 
     Raises:
-        RowError: a line is not of the format, or lacks the key's field.
+        RowError: a line does not match the format, or lacks the key's field.
     """
     match form:
         case "csv":

@@ -1,4 +1,4 @@
-"""How the brokers of a cluster on this machine are, kept up to date on the terminal."""
+"""The live screen of `odradek up`: state and load of each broker on this machine."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ _COLOURS: Final = {"running": "green", "paused": "yellow", "stopped": "dim"}
 _HEADINGS: Final = (
     "broker", "state", "pid", "memory", "leads", "replicas", "lacking", "in", "out", "listeners",
 )  # fmt: skip
-_TEXTS: Final = ("broker", "state", "listeners")  # on the left; all others are numbers
-# What a narrow terminal goes without, in this order: where they listen was told at the start.
+_TEXTS: Final = ("broker", "state", "listeners")  # left-aligned; all other columns are numbers
+# Columns that a narrow terminal drops, in this order: the listeners were printed at the start.
 _SPARED: Final = ("listeners", "pid", "memory", "replicas", "out")
-_RATE_WIDTH: Final = len("999.9 MiB/s")  # so that the table does not swing with the load
+_RATE_WIDTH: Final = len("999.9 MiB/s")  # so that the width does not change with the load
 _GAP: Final = 2  # between two columns
 _UNITS: Final = ((1 << 30, "GiB/s"), (1 << 20, "MiB/s"), (1 << 10, "KiB/s"))
 
 
 def watch_live(supervisor: Supervisor, watcher: Watcher | None = None) -> None:
-    """Stay as `Supervisor.watch` does, and show how every broker is all the while.
+    """`Supervisor.watch`, with the screen updated meanwhile.
 
     Raises:
-        LocalError: the last broker has died, and nobody wanted it.
+        LocalError: the last broker has ended, and it was not stopped by a command.
     """
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.live import Live  # noqa: PLC0415
@@ -45,7 +45,7 @@ def watch_live(supervisor: Supervisor, watcher: Watcher | None = None) -> None:
     def show() -> None:
         nonlocal width, live
         if console.width != width:
-            # The terminal was resized and has wrapped what stood there anew, nobody knows where.
+            # The terminal was resized and has wrapped the old lines anew, at an unknown place.
             width = console.width
             live.stop()
             console.clear()
@@ -61,21 +61,23 @@ def watch_live(supervisor: Supervisor, watcher: Watcher | None = None) -> None:
         live.stop()
 
 
-def shown(report: Any, told: Mapping[int, Numbers], causes: Sequence[str], width: int) -> "Group":
-    """The screen, so many columns wide: a row for each broker, and what was decided last."""
+def shown(
+    report: Any, figures: Mapping[int, Numbers], causes: Sequence[str], width: int
+) -> "Group":
+    """The screen of this width: a row for each broker, and the latest decisions."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     lines = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in causes]
-    return Group(table(report, told, width), *([Text(""), *lines] if lines else []))
+    return Group(table(report, figures, width), *([Text(""), *lines] if lines else []))
 
 
-def table(report: Any, told: Mapping[int, Numbers], width: int) -> "Table":
+def table(report: Any, figures: Mapping[int, Numbers], width: int) -> "Table":
     """The report of `Supervisor.status`, with the brokers' own numbers, as a table that fits."""
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    rows = [_row(broker, told.get(broker["id"])) for broker in report["brokers"]]
+    rows = [_row(broker, figures.get(broker["id"])) for broker in report["brokers"]]
 
     def needed(heading: str) -> int:
         least = _RATE_WIDTH if heading in ("in", "out") else len(heading)

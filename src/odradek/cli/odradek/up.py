@@ -1,8 +1,8 @@
 """`odradek up`: a cluster on this machine, in one command.
 
-In the foreground it shows on a terminal how the brokers are, and stays until Ctrl-C (or a signal,
-or `odradek down` elsewhere); then it stops the brokers it started. With --detach they stay and it
-goes. The address to connect to is the last thing it prints before, and the only one on stdout.
+In the foreground it shows the state of the brokers on the terminal until Ctrl-C, SIGTERM or
+`odradek down`; then it stops the brokers it started. With --detach it returns and the brokers run
+on. The bootstrap address is printed last, and is the only output on stdout.
 """
 
 import pathlib
@@ -64,7 +64,7 @@ def up(  # noqa: PLR0913  one argument for each option
         racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
         properties=overrides,
     )  # fmt: skip
-    # The end of the terminal and a service manager's stop are no different from Ctrl-C.
+    # SIGHUP and SIGTERM (a closed terminal, a service manager) stop it as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     supervisor = Supervisor(ClusterDirectory(path), say=say, start_timeout_s=timeout)

@@ -1,4 +1,4 @@
-"""Where the friendly commands connect: a cluster that is named, or the one in a directory here."""
+"""Options of `produce` and `consume` that name the cluster: by address, or by directory."""
 
 import pathlib
 from collections.abc import Callable, Sequence
@@ -44,11 +44,11 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def client_properties(
     servers: str | None, path: pathlib.Path, config: str | None, words: Sequence[str]
 ) -> dict[str, str]:
-    """The properties of a client by these options.
+    """The client properties that these options give.
 
     Raises:
-        click.UsageError: no server is named, and no cluster is in the directory.
-        FileError, InvalidConfigError: the file cannot be read, or is none.
+        click.UsageError: no server is given, and the directory has no cluster.
+        FileError, InvalidConfigError: the file cannot be read, or is not a properties file.
     """
     properties = {**properties_of(config), **pairs(words)}
     if servers is None and "bootstrap.servers" not in properties:

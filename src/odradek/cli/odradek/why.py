@@ -1,8 +1,9 @@
-"""`odradek why topic T | broker N | group G`: why it is as it is, since when, and what to do.
+"""`odradek why topic T | broker N | group G`: its state, since when, why, and what to do.
 
-The controller reports how things stand, and every broker what it decided while it was controller,
-so the story is whole although the controller has moved. What was decided before a broker's last
-start, or by one that is gone, is read in its log where that is on this machine.
+The controller reports the current state, and every broker the decisions it made while it was the
+controller, so the history is complete after a change of the controller. Decisions from before a
+broker's last start, or of a broker that does not run, are read from its log if that is on this
+machine.
 """
 
 import json
@@ -89,12 +90,12 @@ def group(name: str, **where: Any) -> int:
 
 
 def look(path: pathlib.Path, query: Query) -> Picture:
-    """What the brokers of a cluster on this machine report of a topic or a broker."""
+    """The reports of the brokers of a local cluster on a topic or a broker."""
     return _picture(ask_directory(path, {"journal": query, "controller": query, "broker": {}}))
 
 
 def _picture(asked: Asked) -> Picture:
-    # The broker that leads a partition has the topic's options; the controller need not.
+    # Only a broker that holds a partition of the topic has read its options.
     isr_min = [
         replica["isr_min"]
         for report in asked.by_broker("replicas").values()

@@ -1,4 +1,4 @@
-"""Why a consumer group is as it is: from its coordinator's report, in sentences and a table.
+"""Explains the state of a consumer group from its coordinator's report: sentences and a table.
 
 group orders: Stable since 10:00:00, generation 5, 3 members; coordinator broker 1 (...)
 its last rebalance was at 09:59:58 because member c-1 joined
@@ -25,11 +25,13 @@ _HEADINGS: Final = ("member", "client", "host", "heard", "partitions")
 _ASKED_FOR: Final = {"PreparingRebalance": "JoinGroup", "CompletingRebalance": "SyncGroup"}
 
 Group = Mapping[str, Any]
-Parts = Mapping[str, Sequence[TopicPartition] | None]  # by member; None: not a consumer's
+Parts = Mapping[
+    str, Sequence[TopicPartition] | None
+]  # by member; None: its protocol type is not "consumer"
 
 
 def explain_group(asked: Asked, name: str, now_ms: int) -> list[str]:
-    """All that is to be said of a group."""
+    """The lines of `odradek why group`."""
     reports = asked.by_broker("groups")
     for broker, group in sorted(reports.items()):
         if group["is_here"] and group["exists"]:
@@ -98,7 +100,7 @@ def _parts(assignment: str) -> Sequence[TopicPartition] | None:
 
 
 def _trace(group: Group, parts: Parts) -> Iterator[str]:
-    """How the strategy came to this assignment, topic by topic."""
+    """How the strategy has computed this assignment, topic by topic."""
     assigned = [p for part in parts.values() if part for p in part]
     strategy = group["protocol"]
     counts = Counter(p.topic for p in assigned)

@@ -1,7 +1,7 @@
-"""What a broker's log remembers of decisions that its journal has lost with the process.
+"""Reads the controller's decisions from before a restart out of a broker's log.
 
-The journal is memory. A broker that was the controller and was restarted has told the state-change
-log all the same: each line is read back into an entry, as far as it can be.
+The journal is lost with the process; the state-change log has a line for each decision. Each line
+is parsed into a journal entry, as far as it has the fields.
 
     [2026-05-04 10:01:00,250] INFO t-0: leader elected (leader 2, epoch 1, ISR 2,0) because
     broker 1 began to shut down (odradek.state_change)                              (in one line)
@@ -26,7 +26,7 @@ _PARTITION: Final = re.compile(r"(.+)-(\d+)")
 
 
 def entries(lines: Iterable[str], *, before_ms: int) -> Iterator[Mapping[str, Any]]:
-    """The decisions that these lines tell of, in the form of `/journal`, up to a moment."""
+    """The decisions in these lines before a time, in the form of `/journal`."""
     for number, line in enumerate(lines):
         found = _LINE.fullmatch(line.rstrip("\n"))
         if found is None or found["verdict"] not in _VERDICTS:

@@ -1,4 +1,4 @@
-"""How far each replica of a partition is: high watermark, LEO, ISR, and why a replica lacks.
+"""High watermark, LEO and ISR of a partition, and why a replica is not in the ISR.
 
 t-0: high watermark 120 of 150; leader 1 (leader epoch 5); ISR 1, 2; min.insync.replicas 2
 replica  role      start  LEO  behind  in ISR  caught up    fetched
@@ -18,7 +18,7 @@ _HEADINGS: Final = ("replica", "role", "start", "LEO", "behind", "in ISR", "caug
 
 
 def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -> list[str]:
-    """The table of one partition, from each broker's report; nothing where no leader answers."""
+    """The table of one partition, from the brokers' reports; empty if no leader answers."""
     held = {
         broker: replica
         for broker, report in sorted(reports.items())
@@ -28,7 +28,7 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
     led = {broker: replica for broker, replica in held.items() if replica["role"] == "leader"}
     if not led:
         return []
-    # Of two brokers that both believe to lead, the one of the later leader epoch does.
+    # If two brokers report that they lead, the one with the higher leader epoch does.
     broker = max(led, key=lambda id_: led[id_]["leader_epoch"])
     leader = led[broker]
     lag_ms_max = reports[broker]["lag_ms_max"]
@@ -115,7 +115,7 @@ def _reasons(leader: Replica, lag_ms_max: int) -> Iterator[str]:
 
 
 def ago(ms: int) -> str:
-    """A time in the past, in words."""
+    """A time span before now, in one unit: `3 min ago`."""
     if ms < NOW_MS:
         return "now"
     if ms < 120_000:

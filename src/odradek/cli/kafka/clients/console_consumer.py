@@ -138,7 +138,6 @@ def _no_consumer(error: OdradekError) -> ClientError:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser(
         "This tool helps to read data from Kafka topics and outputs it to standard output."
     )

@@ -76,7 +76,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool helps to read data from standard input and publish it to Kafka.")
     parser.common()
     parser.value("topic", metavar="topic", help="The topic to write to. Required.")

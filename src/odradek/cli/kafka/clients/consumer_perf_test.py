@@ -49,7 +49,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Parser:
-    """The options."""
     parser = Parser("This tool is used to verify the consumer performance.")
     parser.common()
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")

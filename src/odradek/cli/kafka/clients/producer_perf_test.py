@@ -65,7 +65,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> ArgumentParser:
-    """The options."""
     parser = ArgumentParser(
         prog="producer-performance", description="Measures a producer against a topic."
     )

@@ -65,7 +65,6 @@ def _properties(chosen: Namespace) -> dict[str, str]:
 
 
 def command_line() -> ArgumentParser:
-    """The options."""
     parser = ArgumentParser(
         prog="verifiable-consumer",
         description="Reads a topic, and tells as JSON what it was given, has read and committed.",

@@ -53,7 +53,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> ArgumentParser:
-    """The options."""
     parser = ArgumentParser(
         prog="verifiable-producer",
         description="Writes increasing numbers to a topic, and tells as JSON which have arrived.",
