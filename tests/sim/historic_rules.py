@@ -28,7 +28,7 @@ def _leader_compares_by(monkeypatch, divergence):
 
 def _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch):
     """As up to 2.6, where OffsetsForLeaderEpoch came before the first Fetch of a reign."""
-    ask, take = ReplicaFetcher._wanted, ReplicaFetcher._take
+    ask, take = ReplicaFetcher._fetch_partition, ReplicaFetcher._process
     agreed = set()
 
     def wanted(self, key, followed):
@@ -42,8 +42,8 @@ def _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch):
         if not data.error_code and data.diverging_epoch is None:
             agreed.add(followed)
 
-    monkeypatch.setattr(ReplicaFetcher, "_wanted", wanted)
-    monkeypatch.setattr(ReplicaFetcher, "_take", taken)
+    monkeypatch.setattr(ReplicaFetcher, "_fetch_partition", wanted)
+    monkeypatch.setattr(ReplicaFetcher, "_process", taken)
 
 
 def truncation_to_the_high_watermark(monkeypatch):

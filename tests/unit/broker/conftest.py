@@ -1,4 +1,4 @@
-"""A few brokers' controllers and admins on one store in memory, in simulated time."""
+"""The controllers and admins of a few brokers on one store in memory, in simulated time."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ class LoopClock:
 
 
 class NoLogEnds:
-    """Nobody answers where his logs end."""
+    """No broker answers the request for its log end offsets."""
 
     def find(self, wanted, found):
         asyncio.get_running_loop().call_soon(found, {name: {} for name in wanted.replicas})
@@ -100,13 +100,13 @@ class FakeLoggers:
 
 
 class FakeBroker:
-    """Does as it is told, unless it is told to fail."""
+    """Carries out the controller's requests, unless it is set to fail."""
 
     def __init__(self) -> None:
         self.heard = []
         self.cache: MetadataCache | None = None
-        self.deaf = False  # to what would change its metadata
-        self.unreachable = 0  # so many times
+        self.deaf = False  # whether it ignores UpdateMetadata
+        self.unreachable = 0  # the number of requests that fail
         self.partition_errors: dict[tuple[str, int], ErrorCode] = {}
         self.error = ErrorCode.NONE
 
@@ -145,7 +145,7 @@ class FakeBroker:
         return [request for request in self.heard if isinstance(request, kind)]
 
     def leaders(self) -> dict[TopicPartition, int]:
-        """What UpdateMetadata has told it."""
+        """The metadata that UpdateMetadata has announced."""
         told = {}
         for request in self.requests(UpdateMetadataRequest):
             for topic in request.topic_states:

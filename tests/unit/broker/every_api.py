@@ -1,6 +1,6 @@
-"""An example of every API in every version: what it asks, who may, and how all others are refused.
+"""An example of every API in every version: its request, the rights it needs, its refusals.
 
-The rows follow Apache Kafka 3.9. A request is for topic `t` of two partitions, unless it makes one.
+The rows follow Apache Kafka 3.9. A request is for topic `t` of two partitions, or creates one.
 """
 
 from collections.abc import Callable
@@ -492,7 +492,7 @@ _RES = ResourceType
 
 
 def _alter_partition(live, version):
-    """The ISR that stands."""
+    """The present ISR of the partition."""
     held = live.broker.replicas.get("t", 0)
     epoch = live.broker.broker_epoch
     partition = alter_partition.AlterPartitionPartition(

@@ -1,6 +1,6 @@
-"""One whole broker in simulated time, and peers that speak to it frame by frame.
+"""One whole broker in simulated time, and clients that talk to it frame by frame.
 
-Clock, disk, store and network are the test's. The network has no delay: what a peer sends is
+Clock, disk, store and network are the test's. The network has no delay: what a client sends is
 handled before `send` returns, so that a test sees what is answered at once and what waits.
 """
 
@@ -57,7 +57,7 @@ PROPERTIES = {
 
 
 class Transport(asyncio.Transport):
-    """The broker's end of a connection: what it writes is a peer's to read."""
+    """The broker's end of a connection: what it writes is read by a test's client."""
 
     def __init__(self, peer: "Peer", host: str) -> None:
         super().__init__({"peername": (host, 4711)})
@@ -102,7 +102,7 @@ class Network:
         return Peer(self.listening[port].make_protocol(), host)
 
     async def connect(self, make_protocol, host, port):
-        """What the broker itself wants of other brokers: there are none."""
+        """Connections of the broker to other brokers: there are none."""
         raise ConnectionRefusedError(f"{host}:{port}")
 
 
@@ -118,7 +118,7 @@ class Listening:
 
 
 class Peer:
-    """A client's connection: requests out, responses in, in their order."""
+    """A client's connection: requests go out, responses come in, in order."""
 
     def __init__(self, connection, host) -> None:
         self.connection = connection
@@ -155,7 +155,7 @@ class Peer:
         self.pump()
 
     def pump(self):
-        """Hand over what the broker is willing to read."""
+        """Pass on the bytes that the broker is willing to read."""
         while self._to_send and self.transport.reading and not self.closed:
             room = self.connection.get_buffer(len(self._to_send))
             count = min(len(room), len(self._to_send))
@@ -164,7 +164,7 @@ class Peer:
             self.connection.buffer_updated(count)
 
     def expect_frame(self):
-        """A future of the next frame, for what `send` cannot say."""
+        """A future of the next frame, for requests that `send` cannot encode."""
         future = asyncio.get_running_loop().create_future()
         self.awaited.append((None, None, None, future))
         return future
@@ -197,7 +197,7 @@ class Peer:
     # ------------------------------------------------------------------------ the end
 
     def hang_up(self):
-        """The connection ends, whoever ends it; the broker hears of it in the next turn."""
+        """Close the connection from either side; the broker notices it in the next turn."""
         if not self.closed:
             self.closed = True
             for *_, future in self.awaited:
@@ -206,7 +206,7 @@ class Peer:
 
 
 class Live:
-    """A broker and all that is around it."""
+    """A broker with its world."""
 
     def __init__(self, properties) -> None:
         loop = self.loop = asyncio.get_running_loop()
@@ -222,7 +222,7 @@ class Live:
         self.broker = self.make()
 
     def make(self, **properties) -> Broker:
-        """Another life of the broker, or another broker."""
+        """The broker after a restart, or another broker."""
         self.store = MemoryStore(self.tree)
         world = World(
             loop=self.loop,
@@ -264,7 +264,7 @@ class Live:
     # ------------------------------------------------------------------------ partitions
 
     async def topic(self, name, partitions=1, **configs):
-        """Make a topic as a client does. Returns its first partition."""
+        """Create a topic as a client does. Returns its first partition."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -305,9 +305,9 @@ class Live:
         adding=(),
         removing=(),
     ):
-        """What the controller of a larger cluster would say. Returns the errors, by partition."""
-        # Asked for another ISR the one that is here says that it knows no such topic.
-        self.broker.isr_changes._gone = lambda _: None
+        """Send LeaderAndIsr as the controller of a larger cluster. Returns errors by partition."""
+        # The controller in this process does not have the topic: UNKNOWN_TOPIC_ID is ignored.
+        self.broker.isr_changes._topic_deleted = lambda _: None
         topic_id = topic_id or name.encode().ljust(16, b".")[:16]
         isr = replicas if isr is None else isr
         orders = self.broker.controller_requests
@@ -385,12 +385,12 @@ class Live:
     # --------------------------------------------------------------------------- records
 
     def batch(self, *values, **fields):
-        """One record for each value, stamped now."""
+        """A batch of one record for each value, with the present time."""
         now_ms = self.clock.wall_ms()
         return build_batch([Record(None, value, now_ms) for value in values or (b"x",)], **fields)
 
     def append(self, *values, name="t", index=0, **fields):
-        """Append past the API, as what is transactional or a marker has to be here."""
+        """Append directly to the log, for transactional batches and markers."""
         return self.append_batch(self.batch(*values, **fields), name, index)
 
     def append_batch(self, batch, name="t", index=0):
@@ -402,7 +402,7 @@ class Live:
         )
 
     def mark(self, how: ControlType, producer_id, *, name="t", index=0):
-        """End a transaction."""
+        """End a transaction with a marker."""
         marker = build_marker(
             Marker(how, 0),
             producer_id=producer_id,
@@ -418,7 +418,7 @@ class Live:
 
 
 async def soon(answer):
-    """What was woken, not what timed out: the answer, if it comes within a moment."""
+    """The result of a woken (not timed out) request, if it comes within a moment."""
     async with asyncio.timeout(0.1):
         return await answer
 
@@ -438,7 +438,7 @@ def produce(batch, name="t", index=0, *, acks=1, timeout_ms=1_000, transactional
 
 
 def produced(response):
-    """What became of each partition: error, or the offset it stands at."""
+    """The outcome of each partition: the error, or the base offset."""
     return {
         (topic.name, part.index): ErrorCode(part.error_code) or part.base_offset
         for topic in response.responses
@@ -465,7 +465,7 @@ def fetch(offsets, **more):
 
 
 def told(response):
-    """What is said of each partition: error, or the values of the records."""
+    """The outcome of each partition: the error, or the values of the records."""
     return {
         (topic.topic or topic.topic_id, part.partition_index): (
             ErrorCode(part.error_code) or values(part.records)
@@ -476,7 +476,7 @@ def told(response):
 
 
 def part_of(response, name="t", index=0):
-    """The one part of a fetch response."""
+    """The only partition of a fetch response."""
     (found,) = (
         part
         for topic in response.responses
@@ -497,7 +497,7 @@ def values(records):
 
 
 def dotted(properties):
-    """Options written as Python names them."""
+    """Options from names in Python's spelling."""
     return {name.replace("_", "."): str(value) for name, value in properties.items()}
 
 

@@ -1,4 +1,4 @@
-"""Another broker, as the one under test reaches it: a connector, and what is answered there."""
+"""Another broker, as the one under test reaches it: a connector, and scripted answers."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from odradek.wire.header import decode_request_header
 
 
 class Transport(asyncio.Transport):
-    """The near end of a connection to `OtherBroker`."""
+    """The end of a connection to `OtherBroker` on the tested broker's side."""
 
     def __init__(self, other: "OtherBroker", protocol) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Transport(asyncio.Transport):
             self.other.heard(self, header, request)
 
     def respond(self, header, response):
-        """Send an answer, or any bytes."""
+        """Send an answer, or arbitrary bytes."""
         if isinstance(response, bytes):
             self.deliver(response)
             return
@@ -65,7 +65,7 @@ class Transport(asyncio.Transport):
 
 
 class OtherBroker:
-    """`answer(request)` says what is answered, in the next turn; None: nothing, for now."""
+    """`answer(request)` returns the answer, sent in the next turn; None: no answer yet."""
 
     def __init__(self, answer=lambda request: None) -> None:
         self.answer = answer
@@ -95,7 +95,7 @@ class OtherBroker:
             asyncio.get_running_loop().call_soon(transport.respond, header, response)
 
     def reply(self, response):
-        """Answer the request that waits longest."""
+        """Answer the oldest waiting request."""
         transport, header = self.waiting.pop(0)
         transport.respond(header, response)
 

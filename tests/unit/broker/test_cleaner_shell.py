@@ -1,4 +1,4 @@
-"""The cleaner at work in a broker: what it takes up, gives up, repeats and remembers."""
+"""The log cleaner in a broker: which logs it cleans, gives up and cleans again."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ def test_a_dirty_log_is_cleaned_and_the_checkpoint_has_the_offset():
 
 
 def test_where_a_log_was_cleaned_is_known_when_its_topic_is_not_compacted_any_more():
-    """After a crash, recovery takes a gap between segments below for what it is."""
+    """After a crash, recovery accepts a gap between segments below the first dirty offset."""
 
     async def story(live):
         await live.topic("t", **OPTIONS)
@@ -127,7 +127,7 @@ def test_a_damaged_log_is_given_up_and_counted_and_others_are_cleaned():
 
 
 def meanwhile(monkeypatch, happens):
-    """After the first round, before the shell is told of it, something happens to the log."""
+    """After the first round, before the shell gets its outcome, something happens to the log."""
     rounds = []
     whole = InlineCleaner.run
 

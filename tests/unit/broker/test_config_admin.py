@@ -1,4 +1,4 @@
-"""Options described and changed: what is told, refused and stored, and that brokers go by it."""
+"""Options described and changed: what is listed, refused, stored and applied."""
 
 import logging
 
@@ -88,7 +88,7 @@ def test_a_changed_option_is_stored_and_every_broker_goes_by_it(play):
         node = await start(cluster, 1, 2)
         assert await alter(node, TOPIC, "t", (SET, "retention.ms", "1000")) == ("NONE", None)
 
-        # The broker that was asked goes by it when it answers, the others soon after.
+        # The broker that got the request has applied it when it answers, the others soon after.
         assert node.topic_overrides["t"] == {"retention.ms": "1000"}
         await cluster.until(
             lambda: cluster.nodes[2].topic_overrides.get("t") == {"retention.ms": "1000"}
@@ -232,7 +232,7 @@ def test_a_brokers_options_are_changed_for_it_and_for_all(play):
 
 
 def test_an_option_that_one_broker_cannot_take_is_not_set_for_all(play):
-    """As Kafka refuses it, if it happens to ask that broker."""
+    """Kafka refuses it, too, if the request happens to go to that broker."""
 
     async def story(cluster):
         node = await start(cluster, 1, 2)

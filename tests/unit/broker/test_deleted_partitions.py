@@ -1,4 +1,4 @@
-"""A partition is deleted if the store or the controller says so, not if the cache lacks it."""
+"""A partition is deleted according to store and controller, not because the cache lacks it."""
 
 import asyncio
 from uuid import UUID

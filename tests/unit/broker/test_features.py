@@ -1,4 +1,4 @@
-"""Transactions of version 2 are offered while every registered broker is ours, and no longer."""
+"""Transaction version 2 is offered while every registered broker is an Odradek broker."""
 
 import asyncio
 
@@ -165,7 +165,7 @@ def test_a_new_session_looks_again():
 
 
 class Meddled(MemoryStore):
-    """A store in which something happens right after a read of these nodes."""
+    """A store in which something happens right after certain nodes are read."""
 
     def __init__(self, tree) -> None:
         super().__init__(tree)
@@ -180,7 +180,7 @@ class Meddled(MemoryStore):
 
 
 class Cluster:
-    """Brokers in a store with a level of 2; and a shell that looks at them."""
+    """Brokers in a store with level 2, and a shell that reviews them."""
 
     def __init__(self):
         self.tree = MemoryTree()

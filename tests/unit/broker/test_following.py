@@ -1,4 +1,4 @@
-"""A follower against a leader that says what the test wants."""
+"""A follower against a leader whose answers the test writes."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ BACKOFF_S = 1.0
 
 
 def batch(offset, *values, leader_epoch=0):
-    """As it stands in a leader's log."""
+    """A batch as it is in a leader's log."""
     made = bytearray(build_batch([Record(None, value, 1) for value in values]))
     made[0:8] = offset.to_bytes(8, "big")
     made[12:16] = leader_epoch.to_bytes(4, "big")
@@ -55,7 +55,7 @@ def answer(*parts, session_id=7, error=0):
 
 
 def named(request):
-    """Partition -> what is asked of it."""
+    """The fields of each partition in a request."""
     return {part.partition: part for topic in request.topics for part in topic.partitions}
 
 
@@ -197,7 +197,7 @@ def test_a_log_that_diverges_is_cut_by_epoch_and_asked_for_again():
 
 
 def test_the_rest_of_a_log_below_the_leaders_log_start_is_deleted():
-    """The leader knows no epoch from before its start: whether it was the same is past telling."""
+    """The leader has no epoch before its log start, so it cannot be compared with this log."""
 
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) == 3)
@@ -373,7 +373,7 @@ def test_a_leaders_log_that_starts_within_a_batch_is_taken_from_the_batch_on():
 
 
 def test_nor_does_it_matter_what_is_here_if_all_of_it_is_deleted_there():
-    """Cut where the leader's log starts, within a batch: what is left is of another reign."""
+    """Truncate at the leader's log start, within a batch; the rest is of another leader epoch."""
 
     async def story(live, leader):
         await live.until(lambda: live.log().leo == 21)

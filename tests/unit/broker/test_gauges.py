@@ -1,4 +1,4 @@
-"""What a broker tells of itself when its metrics are read."""
+"""The gauges of a broker, read from its parts."""
 
 from tests.unit.broker.live import LOG_DIRS, fetch, play, produce
 

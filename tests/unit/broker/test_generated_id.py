@@ -1,4 +1,4 @@
-"""A broker without an id draws one above those given by hand, once, and keeps it."""
+"""A broker without an id generates one above the reserved ids, once, and keeps it."""
 
 import asyncio
 import random

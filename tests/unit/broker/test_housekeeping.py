@@ -1,4 +1,4 @@
-"""What is done now and then goes by even time; what is old enough to go, by wall time."""
+"""Recurring work runs by monotonic time; what has expired is decided by wall time."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ WORKS = {
 
 
 def spied_on(live):
-    """When each work of the logs was done, in seconds from now."""
+    """When each kind of work was done, in seconds from now."""
     done = {name: [] for name in WORKS}
     started = live.loop.time()
 
@@ -59,7 +59,7 @@ def test_every_work_keeps_its_interval_whatever_the_wall_clock_does(jumps):
         for second in range(2000):
             live.clock.skew_ms += jumps.get(second, 0)
             await asyncio.sleep(1)
-        await asyncio.sleep(0.5)  # so that what is due at the end has been done
+        await asyncio.sleep(0.5)  # so that the work that is due at the end is done
         for name, (first, interval) in WORKS.items():
             expected = list(range(first, 2001, interval))
             assert done[name] == pytest.approx(expected, abs=0.3), name

@@ -1,4 +1,4 @@
-"""The window for operators: what it answers, and what it refuses."""
+"""The HTTP server for operators: what it answers, and what it refuses."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ async def rest(reader):
 
 
 def asked(sent, routes=None, **options):
-    """Everything that the server answers to these bytes before it hangs up."""
+    """Everything that the server answers to these bytes until it closes the connection."""
 
     async def conversation():
         async with serving(routes or {"/": json_response}, **options) as (_, connect):
@@ -76,12 +76,12 @@ def get(target, *, host="127.0.0.1:8080", method="GET", close=True):
 
 
 def parsed(answer, method="GET"):
-    """Status, headers and body of one answer, which has to be whole."""
+    """Status, headers and body of one complete answer."""
     peer = h11.Connection(h11.CLIENT)
     peer.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
     peer.send(h11.EndOfMessage())
     peer.receive_data(answer)
-    peer.receive_data(b"")  # and no more
+    peer.receive_data(b"")  # the end of the input
     response, body = peer.next_event(), b""
     while isinstance(event := peer.next_event(), h11.Data):
         body += event.data

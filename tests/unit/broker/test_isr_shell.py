@@ -1,4 +1,4 @@
-"""ISR changes on their way to the controller: asked, answered, lost, refused, overtaken."""
+"""ISR changes on their way to the controller: sent, answered, lost, refused, out of date."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ class Held:
 
 
 class Link:
-    """The controller; `script` has what it does with each request in turn."""
+    """The controller; `script` has its reaction to each request in turn."""
 
     def __init__(self):
         self.script = []
@@ -188,7 +188,7 @@ def test_a_smaller_isr_is_counted_as_such():
         ApiError(ErrorCode.NOT_CONTROLLER),
         AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),
         AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
-        AlterPartitionResponse(),  # says nothing of this partition
+        AlterPartitionResponse(),  # without this partition
         refused(ErrorCode.NOT_CONTROLLER),
         refused(ErrorCode.UNKNOWN_SERVER_ERROR),
     ],

@@ -198,7 +198,7 @@ def test_an_id_that_a_living_broker_has_is_refused():
 
 def test_an_earlier_session_that_has_not_ended_is_waited_for():
     async def story(live):
-        live.store.cut()  # killed: nobody tells the store
+        live.store.cut()  # killed: its session does not end
         old_session = registered(live).owner
         again = live.make(listeners="PLAINTEXT://b0:9099", log_dirs="/data/c")
         live.disk.mkdir("/data/c")
@@ -246,7 +246,7 @@ def test_a_registration_whose_answer_was_lost(loss):
 @pytest.mark.parametrize("misfortune", ["cut", "expire"])
 def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune):
     async def start_with_misfortune_at(live, number):
-        """Whether there were so many requests."""
+        """Whether there were at least so many requests."""
         store = live.store
         left = iter(range(number, -1, -1))
 
@@ -329,7 +329,7 @@ def test_a_store_that_cannot_be_reached_at_the_start():
 @pytest.mark.parametrize("loss", [RequestLoss.BEFORE, RequestLoss.AFTER])
 def test_the_notice_of_a_lost_directory_is_given_whatever_the_connection_does(loss):
     async def story(live):
-        # Nobody reads it: else it would be gone before it is looked at.
+        # Without a reader, because a reader would drop it before the test looks at it.
         await live.broker.controller.stop()
         lost = []
 

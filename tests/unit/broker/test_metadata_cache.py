@@ -1,4 +1,4 @@
-"""What the controller said is what the cache shows; whoever waits for it is told."""
+"""The cache shows what the controller announced, and waiting requests continue then."""
 
 import asyncio
 

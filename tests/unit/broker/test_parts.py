@@ -1,4 +1,4 @@
-"""A request that is split and whose answers are joined is answered as if it had not been."""
+"""A request that is split, and whose answers are joined, is answered like the whole."""
 
 import pytest
 
@@ -18,7 +18,7 @@ WAY = parts_of(ApiKey.OFFSET_FETCH, 9)
 
 
 def asked(*groups):
-    """`(group, {topic: partitions})` each; None for the topics asks for all."""
+    """A `(group, {topic: partitions})` for each group; topics of None means all topics."""
     return OffsetFetchRequest(
         require_stable=True,
         groups=[

@@ -1,4 +1,4 @@
-"""One question after the other, and what is said when no answer comes."""
+"""Requests to another broker, one at a time, and what happens without a response."""
 
 import asyncio
 

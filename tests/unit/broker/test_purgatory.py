@@ -1,4 +1,4 @@
-"""Waiting requests: looked at again when woken, answered when their time is up."""
+"""Waiting requests are checked again when woken, and answered when their time is up."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Reassignment through the controller's shell: what stands in the store, and who is told."""
+"""Reassignment through the controller's shell: what is stored, and what is sent to brokers."""
 
 import json
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 
 
 def request(**targets):
-    """t0=[1, 2] for partition 0 of topic t; None cancels."""
+    """Reassign partition 0 of topic t as in t0=[1, 2]; None cancels."""
     partitions = [
         alter.ReassignablePartition(partition_index=int(name[1:]), replicas=replicas)
         for name, replicas in targets.items()
@@ -51,7 +51,7 @@ async def running(node):
 
 
 async def catch_up(node, isr):
-    """The leader of t-0 asks for this ISR."""
+    """The leader of t-0 proposes this ISR."""
     context = node.shell.machine.context
     stands = context.partition(T0).leader_and_isr
     wanted = LeaderAndIsr(
@@ -238,7 +238,7 @@ def test_the_node_asks_for_a_move_and_goes_when_it_is_done(play):
         await cluster.until(lambda: context.partition(T0).assignment.replicas == (3, 2))
         await cluster.until(lambda: cluster.tree._nodes.get(layout.REASSIGN_PARTITIONS) is None)
 
-        # The next one is seen as well.
+        # The next reassignment is handled as well.
         await cluster.store.create(
             layout.REASSIGN_PARTITIONS, layout.encode_reassign_partitions({T0: (2, 3)})
         )
@@ -266,7 +266,7 @@ def test_the_node_of_preferred_elections_is_served_and_goes(play):
         await reassign(node, t0=[2, 1])  # only the order: broker 1 goes on leading
         assert context.partition(T0).leader == 1
         path = layout.PREFERRED_REPLICA_ELECTION
-        for _ in range(2):  # a second one is seen as well
+        for _ in range(2):  # a second one is handled as well
             await cluster.store.create(path, layout.encode_partitions([T0]))
             await cluster.until(lambda: cluster.tree._nodes.get(path) is None)
         assert context.partition(T0).leader == 2
@@ -289,7 +289,7 @@ def test_elect_leaders_answers_when_the_leader_shows(play):
         }
         assert node.metadata.partition("t", 0).leader == 2
 
-        # Who asks for all hears of those that needed one.
+        # A request for all partitions lists only those that needed an election.
         ask = ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000)
         response = await elect_leaders(node.shell, node.admin, node.session(), ask, 2)
         assert response.replica_election_results == []

@@ -26,7 +26,7 @@ SESSION = 7
 
 
 class FakePartition:
-    """What a fetcher sees of a partition: where its log ends, and what it is given."""
+    """A partition as a fetcher uses it: its log end offset, and the batches it gets."""
 
     def __init__(self, index=0):
         self.topic_id = TOPIC_ID
@@ -43,7 +43,7 @@ class FakePartition:
 
 
 class Wire(FakeTransport):
-    """Tells when something was written."""
+    """A transport that notifies when something is written."""
 
     def __init__(self):
         super().__init__()
@@ -90,7 +90,7 @@ class Leader:
 
 
 def asked(request):
-    """Of each partition that a request names: leader epoch and offset."""
+    """Leader epoch and offset of each partition that a request names."""
     return {
         wanted.partition: (wanted.current_leader_epoch, wanted.fetch_offset)
         for topic in request.topics
@@ -147,7 +147,7 @@ def test_an_error_for_a_former_leader_epoch_does_not_affect_the_present_one():
         partition = FakePartition()
         fetcher.follow(partition)
         await leader.request()
-        # While the answer is on its way, the same leader begins another reign.
+        # While the answer is in flight, the same leader gets another leader epoch.
         partition.leader_epoch = 1
         fetcher.follow(partition)
         leader.answer(data(error_code=ErrorCode.FENCED_LEADER_EPOCH, high_watermark=-1))

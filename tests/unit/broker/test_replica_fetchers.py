@@ -1,4 +1,4 @@
-"""Who is fetched from, as leaders come, go and move."""
+"""The leaders that a broker fetches from, as they register, stop and change their address."""
 
 from odradek.broker.replication.replica_fetchers import ReplicaFetchers
 from odradek.model.cluster import Broker, EndPoint

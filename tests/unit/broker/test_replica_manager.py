@@ -1,4 +1,4 @@
-"""The replicas of a broker: which orders they obey, and what is said of those it does not have."""
+"""The replicas of a broker: which requests change their roles, and the errors for others."""
 
 import asyncio
 import logging
@@ -186,7 +186,7 @@ def test_another_topic_of_the_name_takes_the_place_of_the_former_whose_log_is_se
         await take(live, role(topic_id=b"1" * 16, leader_epoch=9, replicas=(0, 2)))
         waiting = live.peer().send(produce(live.batch(b"a"), acks=-1))
         before, log = live.partition(), live.log()
-        # Its epochs begin anew.
+        # The log of the new topic has no epochs yet.
         assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.NONE
 
         assert produced(await soon(waiting)) == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -225,7 +225,7 @@ def test_a_log_on_disk_of_another_topic_is_set_aside_and_logged_at_each_start(ca
         caplog.set_level(logging.INFO)
         await live.topic("t")
         live.append(b"a")
-        del live.broker.replicas._partitions["t", 0]  # as after a restart, before the first order
+        del live.broker.replicas._partitions["t", 0]  # as after a restart, before LeaderAndIsr
         assert await take(live, role(topic_id=b"2" * 16, is_new=False)) == ErrorCode.NONE
         assert live.log().leo == 0
         assert len(strays(live)) == 1
@@ -241,7 +241,7 @@ def test_a_log_without_an_id_is_of_the_topic_that_is_ordered_unless_its_replica_
         for is_new in False, True:
             await take(live, role(topic_id=b"1" * 16))
             live.append(b"a")
-            live.log().topic_id = None  # from before there were ids, or lost with the power
+            live.log().topic_id = None  # written before topics had ids, or lost in a power failure
             del live.broker.replicas._partitions["t", 0]
             assert await take(live, role(topic_id=b"1" * 16, is_new=is_new)) == ErrorCode.NONE
             assert live.log().topic_id == b"1" * 16
@@ -386,7 +386,7 @@ def test_a_replica_that_others_hold_in_a_newer_leader_epoch_is_not_served_and_st
 
 
 def test_a_partition_whose_topic_the_controller_does_not_know_is_led_no_longer():
-    """It was deleted while this broker was away, and not a replica of it any more."""
+    """The topic was deleted while this broker was down and no longer a replica."""
 
     async def story(live):
         await take(live, role(leader_epoch=5, replicas=(0, 2)))
@@ -442,7 +442,7 @@ def test_with_a_lost_directory_only_a_new_replica_is_made():
     async def story(live):
         await take(live, role())
         await lose(live, live.broker.logs.directory_of(live.log()))
-        # It may lie in the lost directory: an empty one here would be taken for all there is.
+        # It may be in the lost directory: an empty log would hide that its records are missing.
         known_elsewhere = role(0, name="u", is_new=False)
         assert await take(live, known_elsewhere) == ErrorCode.KAFKA_STORAGE_ERROR
         assert live.broker.replicas.find_led("u", 0) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -493,7 +493,7 @@ def test_a_thousand_partitions_leave_the_loop_to_others_every_few_milliseconds()
             done_before = done
         assert set(await task) == {ErrorCode.NONE}
 
-        # Each look at the clock costs a millisecond here, and there is one for each partition.
+        # Each reading of the clock takes a millisecond here, and there is one for each partition.
         assert most <= 6
         assert turns > 150
 
@@ -501,7 +501,7 @@ def test_a_thousand_partitions_leave_the_loop_to_others_every_few_milliseconds()
 
 
 class Ticking:
-    """A clock that goes on by being looked at: what is done can be counted in its time."""
+    """A clock that advances when it is read, so that work can be measured by it."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -518,7 +518,7 @@ class Ticking:
 def test_asked_again_what_it_holds_a_broker_names_what_is_lost():
     async def story(live):
         await take(live, role())
-        # The controller asks with what it said before: for what is there that is old.
+        # The controller repeats the epochs of its last request.
         assert await take(live, role()) == ErrorCode.STALE_CONTROLLER_EPOCH
         await lose(live, live.broker.logs.directory_of(live.log()))
         assert await take(live, role()) == ErrorCode.KAFKA_STORAGE_ERROR

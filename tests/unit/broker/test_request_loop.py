@@ -1,4 +1,4 @@
-"""From frame to handler and back: order, damage, slowness, and what is counted."""
+"""From frame to handler and back: order, malformed requests, slow requests, and counters."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""ACLs, quotas and SCRAM credentials: stored in Kafka's znodes, and told as they were stored."""
+"""ACLs, quotas and SCRAM credentials are stored in Kafka's znodes and listed as stored."""
 
 import base64
 import hashlib

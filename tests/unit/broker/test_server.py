@@ -1,4 +1,4 @@
-"""A broker starts or says why not; when it stops it answers who waits and leaves nothing behind."""
+"""A broker starts or reports why not; when it stops it answers waiting requests."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ NEVER_MS = 600_000
 
 
 async def refused(live, **properties):
-    """Another life that does not start; why. Nothing of it is left."""
+    """Start the broker again, which fails. Returns the reason; nothing of it stays."""
     if live.broker.state != "stopped":
         await live.broker.stop()
     live.broker = live.make(**properties)
@@ -335,7 +335,7 @@ def test_a_stopped_broker_is_deaf_and_does_nothing_more():
 
 def test_what_waits_for_the_controller_ends_with_the_broker():
     async def story(live):
-        live.broker.metadata.update = lambda request: []  # nothing ever shows
+        live.broker.metadata.update = lambda request: []  # the metadata never changes
         peer = live.peer()
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         answer = peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=NEVER_MS))

@@ -1,4 +1,4 @@
-"""Options of topics and brokers, and that those who go by them do."""
+"""Options of topics and brokers, and the parts that apply them."""
 
 import asyncio
 from dataclasses import fields
@@ -244,7 +244,7 @@ def test_limits_of_connections_change_while_they_are_open():
 
 
 async def write_options(live, topic, data):
-    """Past all checks, as another program may."""
+    """Written without any check, as another program may do."""
     await live.store.set_data(topic_entity(topic).path, data)
     await live.store.create(
         f"{CONFIG_CHANGES}/config_change_",

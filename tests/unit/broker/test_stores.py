@@ -1,4 +1,4 @@
-"""Which store a configuration asks for, and what is refused before anything is connected."""
+"""The store that a configuration names, and what is refused before a connection is made."""
 
 import asyncio
 import pathlib
@@ -47,7 +47,7 @@ def test_who_has_a_name_may_keep_its_znodes_to_itself():
     ("options", "complaint"),
     [
         ({"zookeeper.set.acl": "true"}, "does not authenticate to ZooKeeper"),
-        # A certificate that is shown to nobody names nobody.
+        # A certificate does not authenticate without TLS.
         (
             {"zookeeper.set.acl": "true", "zookeeper.ssl.keystore.location": "own.pem"},
             "does not authenticate to ZooKeeper",

@@ -1,4 +1,4 @@
-"""Who has had too much is told so, and is not listened to for that long (KIP-219)."""
+"""A client that exceeds a quota gets a throttle time and is muted for as long (KIP-219)."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ THROTTLE_MS = 3_000
 
 
 class Strict(NoQuotas):
-    """Everybody has to wait, for as long as said."""
+    """Throttles every client, for a given time."""
 
     def __init__(self, *throttle_ms):
         self.throttle_ms = list(throttle_ms) or [THROTTLE_MS]
@@ -130,7 +130,7 @@ def test_a_shorter_wait_does_not_end_a_longer_one():
         await live.order()
         live.broker.produce._quotas = Strict(THROTTLE_MS, 100, 0)
         peer = live.peer()
-        # Both wait at the same time, so both are answered while nothing is muted yet.
+        # Both wait at the same time, so both are answered before the connection is muted.
         answers = [peer.send(produce(live.batch(b"a"), acks=-1, timeout_ms=50)) for _ in range(2)]
         for answer in answers:
             await answer

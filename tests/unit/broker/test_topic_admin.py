@@ -1,4 +1,4 @@
-"""Topics made, deleted and grown through a controller, and what is refused, in Kafka's words."""
+"""Topics created, deleted and grown through a controller, and what Kafka's messages refuse."""
 
 import pytest
 
@@ -200,7 +200,7 @@ def test_a_topic_whose_name_is_doomed_cannot_be_made_yet(play):
         await create(node, topic("t", -1, -1, assignments=[(2,)]))
         await cluster.nodes[2].end()
         await cluster.until(lambda: 2 not in node.shell.machine.context.brokers)
-        assert await delete(node, "t") == [("t", ErrorCode.NONE)]  # it waits for broker 2
+        assert await delete(node, "t") == [("t", ErrorCode.NONE)]  # the deletion waits for broker 2
 
         (result,) = await create(node, topic("t"))
 
@@ -432,7 +432,7 @@ def test_a_lost_session_is_answered_as_a_time_out(play):
     async def story(cluster):
         node = await cluster.start(1)
         await create(node, topic("old"))
-        # The broker has not heard of it yet; the store refuses all the same.
+        # The session has expired, which the broker does not know yet; the store refuses the write.
         cluster.tree.expire(node.store.session_id)
         (result,) = await create(node, topic("t"))
 
@@ -459,7 +459,7 @@ def test_a_refusal_does_not_keep_its_request_in_memory(play):
         unknown = WantedPartitions(name="not-there", count=3)
         not_grown = await node.admin.create_partitions([unknown], deadline_ms=0)
 
-        # A traceback leads to the frame whose variable the error stands in: a cycle.
+        # A traceback refers to the frame whose variable holds the error: a reference cycle.
         assert refused["bad name!"].__traceback__ is None
         assert not_grown["not-there"].__traceback__ is None
 

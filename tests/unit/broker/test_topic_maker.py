@@ -1,4 +1,4 @@
-"""Topics that are made because somebody asked about them: once each, and in the background."""
+"""Topics that are created because a request named them: once each, and in the background."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 class Maker:
-    """A topic maker whose creations take a second, and fail as told."""
+    """A topic maker whose creations take a second, and fail if they are set to."""
 
     def __init__(self, *errors):
         self.created, self.failures = [], []
@@ -159,7 +159,7 @@ def test_no_more_than_so_many_are_made_at_once():
 
 
 class Here:
-    """The controller on this broker, if it is one."""
+    """The controller on this broker, if this broker is the active one."""
 
     def __init__(self, *, is_controller):
         self.is_controller = is_controller
@@ -170,7 +170,7 @@ class Here:
 
 
 def by_controller(answer, *, is_controller=False):
-    """What was asked of another's controller, what was made here, and what came of it."""
+    """What was asked of another controller, what was created here, and the outcome."""
     here, asked = Here(is_controller=is_controller), []
 
     async def ask(request):

@@ -8,7 +8,7 @@ from odradek.broker.serving.worker import ThreadWorker
 
 
 class Decompressed:
-    """What the work has made."""
+    """The result of the work."""
 
 
 def test_an_error_that_is_returned_does_not_keep_what_the_work_has_made():

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: a replica moves to another directory while it is used."""
+"""AlterReplicaLogDirs: a replica moves to another directory while clients use it."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""ApiVersions: the first thing every client asks, so its errors have to be understood by all."""
+"""ApiVersions: the first request of every client, so every client must understand its errors."""
 
 import pytest
 from tests.unit.broker.live import play

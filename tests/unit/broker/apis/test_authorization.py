@@ -1,4 +1,4 @@
-"""Who may do nothing changes nothing and learns nothing; who may do just this does it."""
+"""A client without rights changes and learns nothing; one with the needed right is served."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ CHECKED = [example for example in EXAMPLES if example.acls]
 
 
 class Only:
-    """Allows just this, and keeps what it was asked."""
+    """Allows one operation, and records what was asked."""
 
     versions = itertools.count(1)
 
@@ -45,7 +45,7 @@ async def prepared(live, *acls) -> Only:
 
 
 def state_of(live: Live):
-    """All that a request may change."""
+    """All state that a request may change."""
     broker = live.broker
     return {
         "store": {path: (n.data, n.version) for path, n in live.tree._nodes.items()},

@@ -1,4 +1,4 @@
-"""DeleteRecords: what goes, what stays, and that it stays gone."""
+"""DeleteRecords: what is deleted, what stays, and that deleted records do not return."""
 
 import asyncio
 
@@ -125,7 +125,7 @@ TOPIC_ID = b"t".ljust(16, b".")
 
 
 async def follower_says(live, follower, offset, log_start_offset):
-    """What a follower's fetch tells: where its log ends, and where it begins."""
+    """A follower's fetch, with its log end and log start offset."""
     wanted = FetchPartition(
         fetch_offset=offset, log_start_offset=log_start_offset, partition_max_bytes=1 << 20
     )

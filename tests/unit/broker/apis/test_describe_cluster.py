@@ -1,4 +1,4 @@
-"""DescribeCluster: who is there, as the asker can reach them."""
+"""DescribeCluster: the brokers, with the addresses of the client's listener."""
 
 import pytest
 from tests.unit.broker.live import play

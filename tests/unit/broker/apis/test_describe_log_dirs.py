@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies where, how large, how far behind."""
+"""DescribeLogDirs: the replicas of each directory, their sizes and lags."""
 
 import pytest
 from tests.unit.broker.live import LOG_DIRS, play, produce
@@ -12,7 +12,7 @@ from odradek.wire.messages.describe_log_dirs import (
 
 
 async def describe(live, asked=None, version=4):
-    """By directory: its error, or what it holds."""
+    """For each directory its error, or its replicas."""
     topics = None
     if asked is not None:
         topics = [

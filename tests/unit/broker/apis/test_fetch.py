@@ -1,4 +1,4 @@
-"""Fetch: what is read, how much of it, and when a request that waits is answered."""
+"""Fetch: what is read, how much of it, and when a waiting request is answered."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ def asked(offset, *, max_bytes=1 << 20, **more):
 
 
 async def followed(live, replica, offset, **more):
-    """Fetch as a follower: an acknowledgement of all before the offset."""
+    """Fetch as a follower, which acknowledges everything below the offset."""
     request = fetch({T0: asked(offset, **more)}, replica_id=replica, max_wait_ms=0)
     return await live.peer().ask(request, BY_NAME)
 
@@ -542,7 +542,7 @@ def test_a_follower_reads_to_the_end_of_the_log_and_acknowledges_by_asking():
 
 
 async def idle_follower(live):
-    """Follower 2 has all there is, and waits for more; follower 3 has not said that it has."""
+    """Follower 2 has everything and waits for more; follower 3 has not acknowledged it."""
     await live.order()
     live.append(b"a")
     waiting = live.peer()
@@ -680,7 +680,7 @@ def test_a_diverging_follower_gets_the_diverging_epoch_and_acknowledges_nothing(
         await live.order(replicas=(0, 2), leader_epoch=4)
         for _ in range(3):
             live.append(b"b")
-        # It has five records of epoch 1, of which the leader has three.
+        # The follower has five records of epoch 1, of which the leader has three.
         answer = live.peer().send(
             fetch({T0: asked(5, last_fetched_epoch=1)}, replica_id=2, max_wait_ms=NEVER_MS), BY_NAME
         )
@@ -689,7 +689,7 @@ def test_a_diverging_follower_gets_the_diverging_epoch_and_acknowledges_nothing(
         assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 3)
         assert live.log().high_watermark == 0
 
-        # Of an epoch that the leader never saw: the one before it.
+        # The epoch is not in the leader's log: the answer is the one before it.
         for offset in (2, 5):
             part = part_of(await followed(live, 2, offset, last_fetched_epoch=3))
             assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 3)
@@ -855,7 +855,7 @@ def test_a_read_that_fails_is_a_storage_error_and_takes_the_directory_along(cold
 
 
 async def many_megabytes(live):
-    """A topic with 3 MB in each of two partitions; what a fetch of everything is to answer."""
+    """A topic with 3 MB in each of two partitions, and the answer to a fetch of everything."""
     await live.topic("t", 2, max_message_bytes=str(2 << 20))
     wanted = {}
     for index in (0, 1):

@@ -1,4 +1,4 @@
-"""Consumers read at the replica in their own rack, where that is wanted (KIP-392)."""
+"""Consumers read from the replica in their own rack, if a selector is configured (KIP-392)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: a full picture first, and then what is news."""
+"""Fetch sessions (KIP-227): a full response first, and then only what has changed."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ NEVER_MS = 600_000
 
 
 class Fetcher:
-    """A client with a session: keeps its id and epoch."""
+    """A client with a session: it keeps its id and epoch."""
 
     def __init__(self, live, version=BY_NAME, **always):
         self.peer = live.peer()
@@ -513,7 +513,7 @@ def test_a_session_of_many_idle_partitions_looks_at_none_of_them():
 
 
 def test_who_goes_on_with_a_session_in_a_new_registration_has_in_it_what_he_said_before():
-    """Nothing is written: the partition is not named again, and its follower would never join."""
+    """An idle partition is not named again, and its follower would never join the ISR."""
 
     async def story(live):
         await live.order(isr=(0, 3))

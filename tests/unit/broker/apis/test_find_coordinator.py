@@ -1,4 +1,4 @@
-"""FindCoordinator: the leader of one partition of an internal topic, made when it is asked for."""
+"""FindCoordinator: the leader of one partition of an internal topic, which it creates."""
 
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ def test_the_hash_is_javas(text, value):
 @pytest.mark.parametrize(
     ("group", "partition"),
     [
-        # Where Apache Kafka 3.9.2 put them, of 50.
+        # The partitions of Apache Kafka 3.9.2, of 50.
         ("g", 3),
         ("h", 4),
         ("xe6f7db61d7g-live", 46),

@@ -1,4 +1,4 @@
-"""InitProducerId: ids that nobody else has, drawn from blocks of the controller's."""
+"""InitProducerId: unique ids, from blocks that the controller allocates."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""ListOffsets: where a partition begins, ends, or reaches a time."""
+"""ListOffsets: first and last offsets of a partition, and the offset of a time."""
 
 import pytest
 from tests.unit.broker.live import play

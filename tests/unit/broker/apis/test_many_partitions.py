@@ -1,4 +1,4 @@
-"""Produce and Fetch requests of thousands of partitions: handled in turns with everything else."""
+"""Produce and Fetch requests of thousands of partitions are handled in turns with other work."""
 
 import pytest
 from tests.unit.broker.live import Live, fetch, part_of, play, produce, produced, soon, told
@@ -16,7 +16,7 @@ LARGE = 5 << 20  # when it is decompressed
 
 
 def to_many(live, **led):
-    """A batch for each of many partitions; `led` are those for partitions that are led here."""
+    """A batch for each of many partitions; `led` are the batches for partitions led here."""
     batches = {("t", number): live.batch(b"x") for number in range(MANY)}
     return batches | {("t", int(name[1:])): batch for name, batch in led.items()}
 

@@ -1,4 +1,4 @@
-"""Metadata: who sees what, what is made on demand, what a version means."""
+"""Metadata: what a client may see, which topics are created, what a version means."""
 
 import asyncio
 
@@ -165,7 +165,7 @@ def test_authorized_operations_are_answered_only_when_asked_for():
 
 
 def unannounced():
-    """An api and its cache, which nobody has told anything."""
+    """The handler and its cache, which has got no UpdateMetadata yet."""
     loop = asyncio.get_running_loop()
     cache = MetadataCache(loop, lambda: int(loop.time() * 1000))
     return MetadataApi(
@@ -174,7 +174,7 @@ def unannounced():
 
 
 def kept(scenario):
-    """Runs a scenario with an api and its cache of one topic."""
+    """Runs a scenario with the handler and a cache of one topic."""
 
     async def inside():
         api, cache = unannounced()

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, and who may be told."""
+"""OffsetForLeaderEpoch: the end of an epoch, and the rights that it needs."""
 
 import pytest
 from tests.unit.broker.live import play

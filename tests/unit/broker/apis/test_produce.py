@@ -1,4 +1,4 @@
-"""Produce: what is appended, when it is answered, and what each refusal says."""
+"""Produce: what is appended, when it is answered, and the error of each refusal."""
 
 import asyncio
 from functools import partial
@@ -654,7 +654,7 @@ def set_min_isr(live, count):
 
 @pytest.mark.parametrize("has_closed", [True, False])
 def test_a_batch_behind_one_that_was_refused_for_the_moment_is_refused_alike(has_closed):
-    """The ISR grows between two that a producer has under way; both come again, in order."""
+    """The ISR grows between two batches in flight; the producer sends both again, in order."""
 
     async def story(live):
         await live.order(isr=(0,))

@@ -1,4 +1,4 @@
-"""Who asks for a flush is answered after it, as by Kafka, which flushes inside the append."""
+"""With flush.messages a produce request is answered after the flush, as in Kafka."""
 
 from tests.unit.broker.live import play, produce
 

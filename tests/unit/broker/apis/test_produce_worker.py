@@ -1,4 +1,4 @@
-"""Produce with records that take longer to look at: what waits for the worker, what does not."""
+"""Produce with records that take long to check: what waits for the worker, and what does not."""
 
 import pytest
 from tests.unit.broker.live import Live, fetch, part_of, play, produce, produced, soon, told

@@ -1,4 +1,4 @@
-"""What the table serves: every API has a file, every version is answered, nothing else is."""
+"""The table of APIs: every API has a file, every version is answered, and nothing else."""
 
 import pathlib
 
@@ -12,7 +12,7 @@ from odradek.wire.api_keys import APIS, OWN_APIS, OWN_SOFTWARE, ApiKey
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
-# Decoded to be refused: message formats 0 and 1, and orders that do not know topic ids.
+# Decoded to be refused: message formats 0 and 1, and controllers' requests without topic ids.
 REFUSED = {
     *((ApiKey.PRODUCE, version) for version in range(3)),
     *((ApiKey.LEADER_AND_ISR, version) for version in range(5)),
