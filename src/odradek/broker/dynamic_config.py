@@ -41,7 +41,7 @@ Overrides = Mapping[str, str]
 
 
 class ConfigListener(Protocol):
-    """Applies the options."""
+    """Applies changed options of topics and brokers."""
 
     def topic_config(self, topic: str, overrides: Overrides) -> None:
         """Apply a topic's own options."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ReportedParts(Protocol):
-    """What `odradek.broker.reports` reads."""
+    """The parts of a broker that its reports read."""
 
     config: BrokerConfig
     controller: ControllerShell

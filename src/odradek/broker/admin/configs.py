@@ -234,8 +234,8 @@ class ConfigAdmin:
 
     async def _set_for_others(self) -> dict[str, dict[str, str]]:
         """The own options of each other broker, by its id; a registered one may have none."""
-        everybody = broker_entity(None).path
-        folder, _, default = everybody.rpartition("/")
+        all_brokers = broker_entity(None).path
+        folder, _, default = all_brokers.rpartition("/")
         try:
             names = await self._store.children(folder)
         except NoNodeError:

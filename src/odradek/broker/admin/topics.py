@@ -94,22 +94,22 @@ class WantedPartitions:
     assignment: Sequence[Sequence[int]] | None = None  # of the added partitions
 
 
-class Reigning(Protocol):
-    """Whether this broker's controller reigns."""
+class ActiveController(Protocol):
+    """The controller of this broker, while it is the active one."""
 
     @property
     def term(self) -> ControllerTerm | None:
-        """The present term; None while another broker's controller reigns."""
+        """Its present term; None while another broker is the controller."""
 
     @property
     def topics(self) -> list[str] | None:
-        """The topics that stay, as the term knows them; None while it still loads them."""
+        """The topics that are not being deleted; None while the controller loads them."""
 
     def deletion_goes_on(self, topic: str) -> bool:
-        """Whether a topic is being deleted, and nothing stands in the way of that."""
+        """Whether a topic is being deleted, and nothing delays its deletion."""
 
     async def next_turn(self) -> None:
-        """Wait until something more has been settled."""
+        """Wait until the controller has handled further events."""
 
 
 @contextmanager
@@ -131,7 +131,7 @@ class TopicAdmin:
         *,
         store: Store,
         metadata: MetadataCache,
-        controller: Reigning,
+        controller: ActiveController,
         config: Callable[[], BrokerConfig],
         clock: Clock,
         random: Random,
@@ -142,7 +142,7 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._random = random
-        self._shown: ControllerTerm | None = None  # whose topics have shown here
+        self._shown: ControllerTerm | None = None  # all of whose topics the metadata has had
 
     @property
     def config(self) -> BrokerConfig:
@@ -151,7 +151,7 @@ class TopicAdmin:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker's controller reigns, and what it has loaded shows here."""
+        """Whether this broker is the active controller and its metadata has all topics."""
         return self._present_term() is not None
 
     def deadline_ms(self, timeout_ms: int) -> int:
@@ -159,7 +159,7 @@ class TopicAdmin:
         return self._clock.monotonic_ms() + timeout_ms
 
     def check_term(self) -> ControllerTerm:
-        """The present term.
+        """The present term of this broker's controller.
 
         Raises:
             ApiError: NOT_CONTROLLER.
@@ -170,11 +170,11 @@ class TopicAdmin:
         return term
 
     def _present_term(self) -> ControllerTerm | None:
-        """The present term, once all that it has loaded shows here.
+        """The present term, once this broker's metadata has all topics that it has loaded.
 
-        Before, this broker knows neither the brokers to place replicas on nor the topics that are
-        asked about. Clients ask again after NOT_CONTROLLER; after INVALID_REPLICATION_FACTOR they
-        give up, and UNKNOWN_TOPIC_OR_PARTITION they take for the success of a deletion.
+        Before that, the metadata has neither the brokers to place replicas on nor the topics of
+        requests. Clients retry after NOT_CONTROLLER; after INVALID_REPLICATION_FACTOR they give up,
+        and UNKNOWN_TOPIC_OR_PARTITION counts as the success of a deletion.
         """
         term = self._controller.term
         if term is None or term is self._shown:
@@ -396,8 +396,8 @@ class TopicAdmin:
         if topic_name_problem(wanted.name) is not None:  # it cannot exist, and is no path
             raise _does_not_exist(wanted.name)
         path = layout.topic_path(wanted.name)
-        doomed, *_ = await self._store.get_many([layout.delete_topic_path(wanted.name)])
-        if doomed is not None:
+        marked_deleted, *_ = await self._store.get_many([layout.delete_topic_path(wanted.name)])
+        if marked_deleted is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         for _ in range(_ATTEMPTS):
             try:
@@ -471,9 +471,9 @@ def check_may_grow(topic: str) -> None:
 class _Taken:
     """Topic names in use."""
 
-    def __init__(self, there: Iterable[str], doomed: Iterable[str]) -> None:
+    def __init__(self, there: Iterable[str], marked_deleted: Iterable[str]) -> None:
         self._there = set(there)
-        self._doomed = frozenset(doomed)
+        self._marked_deleted = frozenset(marked_deleted)
         self._by_metric: dict[str, list[str]] = {}
         for name in sorted(self._there):
             self._by_metric.setdefault(_metric_name(name), []).append(name)
@@ -483,7 +483,7 @@ class _Taken:
         problem = topic_name_problem(name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-        if name in self._doomed:
+        if name in self._marked_deleted:
             raise ApiError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion."
             )

@@ -35,7 +35,6 @@ from odradek.wire.messages.create_acls import (
 async def create_acls(
     admin: AclAdmin, session: Session, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    """Create each ACL."""
     outcomes: list[Binding | ApiError] = []
     for creation in request.creations:
         try:

@@ -35,7 +35,6 @@ from odradek.wire.messages.create_topics import (
 async def create_topics(
     admin: TopicAdmin, session: Session, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create each topic."""
     refused = dict(_refused(admin, session, request.topics))
     try:
         made = await admin.create(
@@ -90,7 +89,7 @@ class _Results:
     def __init__(self, admin: TopicAdmin, session: Session) -> None:
         self._admin = admin
         self._session = session
-        self._told: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+        self._shared: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
     def result(self, name: str, outcome: MadeTopic | ApiError) -> CreatableTopicResult:
         if isinstance(outcome, ApiError):
@@ -119,8 +118,8 @@ class _Results:
 
     def _configs(self, config: TopicConfig) -> list[CreatableTopicConfigs]:
         key = tuple(config.overrides.items())
-        if key not in self._told:
-            self._told[key] = [
+        if key not in self._shared:
+            self._shared[key] = [
                 CreatableTopicConfigs(
                     name=entry.name,
                     value=entry.value,
@@ -130,4 +129,4 @@ class _Results:
                 )
                 for entry in describe_topic(config, self._admin.config)
             ]
-        return self._told[key]
+        return self._shared[key]

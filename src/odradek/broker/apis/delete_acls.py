@@ -45,7 +45,7 @@ async def delete_acls(
             result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
         else:
             result = DeleteAclsFilterResult(
-                error_message=None, matching_acls=[_told(binding) for binding in gone]
+                error_message=None, matching_acls=[_matching(binding) for binding in gone]
             )
         response.filter_results.append(result)
     return response
@@ -67,7 +67,7 @@ async def _delete(admin: AclAdmin, asked: DeleteAclsFilter) -> list[Binding]:
     return found
 
 
-def _told(binding: Binding) -> DeleteAclsMatchingAcl:
+def _matching(binding: Binding) -> DeleteAclsMatchingAcl:
     pattern, entry = binding
     return DeleteAclsMatchingAcl(
         error_message=None,

@@ -39,7 +39,6 @@ class _Asked(NamedTuple):
 async def delete_topics(
     admin: TopicAdmin, session: Session, request: DeleteTopicsRequest, api_version: int
 ) -> DeleteTopicsResponse:
-    """Delete each topic."""
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     asked = list(_judge(admin, session, states, api_version))
     valid = (topic.name for topic in asked if topic.error is None)

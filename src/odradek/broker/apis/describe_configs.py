@@ -42,7 +42,6 @@ SLICE: Final = 10  # resources described before others may run
 async def describe_configs(
     admin: ConfigAdmin, session: Session, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe each resource."""
     response = DescribeConfigsResponse(throttle_time_ms=0)
     seen: set[tuple[int, str]] = set()
     outcome: dict[int, tuple[Sequence[DescribedOption], list[DescribeConfigsResourceResult]]] = {}
@@ -68,7 +67,7 @@ async def describe_configs(
                 known = outcome[id(entries)] = (
                     entries,
                     [
-                        _told(
+                        _result(
                             entry,
                             synonyms=request.include_synonyms,
                             documentation=request.include_documentation,
@@ -146,7 +145,7 @@ def _level(logger: str, level: str) -> DescribedOption:
     )
 
 
-def _told(
+def _result(
     entry: DescribedOption, *, synonyms: bool, documentation: bool
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(

@@ -26,7 +26,7 @@ from odradek.wire.messages.describe_transactions import (
 def describe_transactions(
     transactions: TransactionShell, session: Session, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe each transaction."""
+    """Describe each transaction that the client may describe."""
     return DescribeTransactionsResponse(
         transaction_states=[
             _describe(transactions, session, name) for name in request.transactional_ids

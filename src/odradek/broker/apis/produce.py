@@ -96,7 +96,7 @@ Ask = Callable[[Question], Errors | None]
 
 
 class ProduceApi:
-    """Handles Produce."""
+    """Handles Produce: validates, verifies, appends, and waits for commit."""
 
     def __init__(  # noqa: PLR0913 - its collaborators
         self,

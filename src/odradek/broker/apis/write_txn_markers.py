@@ -61,7 +61,7 @@ class OffsetsEnded(Protocol):
 
 
 class TxnMarkersApi:
-    """Handles WriteTxnMarkers."""
+    """Appends markers and waits until they are committed."""
 
     def __init__(
         self,

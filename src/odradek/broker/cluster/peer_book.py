@@ -37,7 +37,7 @@ class PeerBook:
         return peer
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all brokers."""
         for _, _, peer in self._peers.values():
             peer.close()
         self._peers.clear()

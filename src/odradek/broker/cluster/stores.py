@@ -63,7 +63,7 @@ def _zookeeper(
     if config.zookeeper_set_acl and not (shows_certificate or digest):
         raise StartupError(
             "zookeeper.set.acl=true, but this broker does not authenticate to ZooKeeper, so that "
-            "nobody could change what it writes: give it a certificate "
+            "no client could change what it writes: give it a certificate "
             "(zookeeper.ssl.keystore.location) or a user (odradek.zookeeper.digest)"
         )
     return ZooKeeperStore(

@@ -409,7 +409,11 @@ class ReplicaFetcher:
         if held.log_start_offset < leader_start >= cut:
             # All of the remaining log is below the leader's log start, so that it cannot be
             # compared with the leader's: it is deleted.
-            log.info("%s begins anew at %d", partition.topic_partition, leader_start)
+            log.info(
+                "%s: the log is below its leader's log start, and restarts at %d",
+                partition.topic_partition,
+                leader_start,
+            )
             held.truncate_fully_and_start_at(leader_start)
         elif cut < held.leo:
             _truncate(partition, held, cut, "differs from there on")

@@ -137,7 +137,6 @@ class RequestLoop:
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
-        """Handle one request."""
         header, position = decode_request_header(frame)
         handler = self._raw.get(header.api_key)
         if handler is not None:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """Runs long computations."""
+    """Runs computations that would block the event loop."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Call `work`, which raises nothing, and later, on the loop, `done` with its result."""
@@ -33,7 +33,6 @@ class LoopWorker:
         self._delay_s = delay_ms / 1000
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """See `Worker`."""
         self._loop.call_later(self._delay_s, lambda: done(work()))
 
 
@@ -46,8 +45,6 @@ class ThreadWorker:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """See `Worker`."""
-
         def both() -> None:
             # In no variable: an error that is returned refers to this frame by its traceback, and
             # would keep what `work` has decompressed until the garbage collector runs.

@@ -69,7 +69,7 @@ class InlineCleaner:
         self._disk = disk
 
     async def run(self, job: CleaningJob, *, bytes_per_second: float) -> CleaningOutcome:
-        """See `Cleaner`."""
+        """Clean a log, a few batches in each turn of the loop."""
         steps = cleaning(job, self._disk)
         due_s = 0.0
         try:

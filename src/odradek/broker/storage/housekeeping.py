@@ -83,7 +83,7 @@ class Housekeeping:
             self._every(getattr(other, "__name__", "work"), interval_ms, other)
 
     def stop(self) -> None:
-        """Cancel all work."""
+        """Cancel all recurring work."""
         for task in self._running:
             task.cancel()
         self._running.clear()
