@@ -1,12 +1,11 @@
-"""`odradek demo`: the main job on real data (`demo_flights`), or with --small one broker alone.
+"""`odradek demo`: the main job on real data (`flights.py`), or with --small one broker, no Spark.
 
-The small one: a broker, real records in and out, a kill -9 in between. The records are the lines
-of Python's own standard library, as it lies on this machine: the key is the file's name, so that a
-file is in one partition and in order. Each of the four partitions is written with another codec.
-What was acknowledged is then read back from a broker that was killed and started again, and
-compared: count, order, and a checksum of every byte. The rates are those of this pure Python
-client, which makes and reads each record on its own; what the broker can do is measured by
-bench/versus_kafka.py.
+The small demo writes records to one broker, kills it with kill -9 and reads them back. The records
+are the lines of Python's standard library on this machine: the key is the file's name, so that the
+lines of a file are in one partition and in order. Each of the four partitions is written with
+another codec. After the restart of the broker the acknowledged records are read and compared:
+count, order, and a checksum of every byte. The rates are those of this client in pure Python, which
+handles each record on its own; bench/versus_kafka.py measures the broker.
 """
 
 import asyncio
@@ -73,7 +72,6 @@ class Lines:
     checksum: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
     def add(self, record: Record) -> None:
-        """Count one more."""
         assert record.key is not None
         assert record.value is not None
         self.records += 1
@@ -112,7 +110,7 @@ def demo(*, small: bool, out: pathlib.Path) -> None:
         finally:
             if directory.load() is not None:
                 supervisor.down()
-    say("all stopped, nothing left behind")
+    say("all brokers are stopped, and their files are deleted")
 
 
 def _play(supervisor: Supervisor, directory: ClusterDirectory) -> None:
@@ -144,7 +142,7 @@ def _play(supervisor: Supervisor, directory: ClusterDirectory) -> None:
 
 
 def lines_of_the_library() -> Iterator[Record]:
-    """Each line of Python's own modules, as a record that bears its file's name."""
+    """Each line of Python's modules as a record with its file's name as key."""
     count = 0
     now_ms = time.time_ns() // 1_000_000
     for file in sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py")):
@@ -156,7 +154,7 @@ def lines_of_the_library() -> Iterator[Record]:
 
 
 async def write(bootstrap: str) -> list[Lines]:
-    """Make the topic and write all records, each partition with its codec."""
+    """Create the topic and write all records, each partition with its codec."""
     partitions: list[list[Record]] = [[] for _ in CODECS]
     for record in lines_of_the_library():
         assert record.key is not None
@@ -235,7 +233,9 @@ async def _read_partition(cluster: Cluster, partition: int) -> Lines:
         before = read.records
         _count(memoryview(data.records or b""), read)
         if read.records == before:
-            raise DemoFailedError(f"{TOPIC}-{partition}: nothing at {before}, the end is {end}")
+            raise DemoFailedError(
+                f"{TOPIC}-{partition}: no record at offset {before}, the end is {end}"
+            )
     return read
 
 
@@ -244,7 +244,7 @@ def _count(records: memoryview, read: Lines) -> None:
         if not has_valid_crc(records, position, header):
             raise DemoFailedError(f"the batch at offset {header.base_offset} is damaged")
         for record in iter_records(records[position : position + header.size_bytes]):
-            # A fetch begins with the batch that holds its offset, so it may reach back.
+            # A fetch returns whole batches, so the first one may begin below the fetch offset.
             if record.offset == read.records:
                 read.add(record)
 
@@ -265,10 +265,10 @@ async def _end_offset(cluster: Cluster, partition: int) -> int:
 
 
 def compare(written: Sequence[Lines], read: Sequence[Lines]) -> None:
-    """Whether what was read is what was acknowledged.
+    """Check that the records read are the acknowledged ones.
 
     Raises:
-        DemoFailedError: it is not; says where and how.
+        DemoFailedError: a partition differs; names it and the difference.
     """
     for partition, (there, here) in enumerate(zip(written, read, strict=True)):
         if there.records != here.records:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  Spark's usual name
 from pyspark.sql.streaming import StreamingQuery
 
 from odradek.spark.java import prepare

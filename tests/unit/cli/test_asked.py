@@ -1,4 +1,4 @@
-"""What is made of brokers that do not answer, or are not ours."""
+"""Brokers that do not answer, or are not Odradek's, are named with the reason."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from odradek.model.errors import ApiError, ErrorCode
 class Foreign:
     """A connection to a broker that does not offer reports."""
 
-    versions = {}  # noqa: RUF012 - never changed
+    versions = {}  # noqa: RUF012 - constant
 
 
 class FakeCluster:
@@ -32,12 +32,12 @@ class FakeCluster:
 def test_brokers_that_report_nothing_are_named_with_the_reason():
     cluster = FakeCluster(
         b1=Foreign(), b2=ConnectionError("h:1: Connection refused"),
-        b3=ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "gone"), b4=TimeoutError(),
+        b3=ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "removed"), b4=TimeoutError(),
     )  # fmt: skip
     asked = asyncio.run(ask_cluster(cluster, "h:1", {"controller": {}, "journal": {}}))
 
     assert asked.silent == {
-        1: NOT_OURS, 2: "h:1: Connection refused", 3: "BROKER_NOT_AVAILABLE: gone",
+        1: NOT_OURS, 2: "h:1: Connection refused", 3: "BROKER_NOT_AVAILABLE: removed",
         4: "no answer within 5 s",
     }  # fmt: skip
     assert (asked.state, asked.journal, asked.caller.bootstrap) == (None, [], "h:1")

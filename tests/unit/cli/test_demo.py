@@ -1,4 +1,4 @@
-"""The demo's verdict: what would make it fail."""
+"""The demo fails if a record is lost, moved or changed."""
 
 import pytest
 

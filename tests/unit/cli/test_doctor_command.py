@@ -1,4 +1,4 @@
-"""`odradek doctor` where no broker answers: what is known is said all the same."""
+"""`odradek doctor` without an answer from a broker reports what the directory shows."""
 
 import json
 
@@ -14,7 +14,7 @@ FULL = "the last of log.dirs has failed: /d: No space left on device (errno 28)"
 
 @pytest.fixture
 def directory(tmp_path):
-    """A cluster of two, of which one gave up and one was stopped."""
+    """A cluster of two brokers: the process of one has ended by itself, the other was stopped."""
     made = ClusterDirectory(tmp_path / "D")
     write_options(made, UpOptions(port=9092), brokers=2)
     brokers = {
@@ -27,7 +27,7 @@ def directory(tmp_path):
     return made
 
 
-def test_a_broker_that_gave_up_is_reported_with_its_reason(directory, capsys):
+def test_a_broker_that_ended_by_itself_is_reported_with_its_reason(directory, capsys):
     assert run(["doctor", "--json", "--dir", str(directory.path)]) == 1
     crashed, stopped = json.loads(capsys.readouterr().out)["findings"]
 
@@ -38,7 +38,7 @@ def test_a_broker_that_gave_up_is_reported_with_its_reason(directory, capsys):
     assert stopped["fix"] == f"odradek start 1 --dir {directory.path}"
 
 
-def test_status_says_why_a_broker_ended(directory, capsys):
+def test_status_names_the_reason_why_a_broker_ended(directory, capsys):
     assert run(["status", "--dir", str(directory.path)]) == 0
 
     assert f"it ended by itself: {FULL}" in capsys.readouterr().out

@@ -112,5 +112,5 @@ def test_help_names_every_option_and_ends_with_code_1(parser):
 
 def test_the_version_is_told_with_code_0(parser, capsys):
     assert parser.help_or_version(parser.parse(["--version"])) == 0
-    # The first word is what scripts read: the Kafka whose flags and outputs these are.
+    # Scripts parse the first word: the Kafka version whose flags and outputs these are.
     assert capsys.readouterr().out == f"3.9.2 (Odradek {__version__})\n"

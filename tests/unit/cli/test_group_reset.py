@@ -1,4 +1,4 @@
-"""Plans of offsets in CSV, times in words, and partitions by pattern."""
+"""Offsets in CSV, times as text, and partitions by pattern."""
 
 import pytest
 

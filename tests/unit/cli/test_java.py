@@ -1,4 +1,4 @@
-"""What Java prints in which order, compared with outputs of Kafka's tools."""
+"""Java's order and format, compared with outputs of Kafka's tools."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lines into records, as Kafka's console producer reads them."""
+"""Lines are parsed into records as by Kafka's console producer."""
 
 import pytest
 
@@ -27,7 +27,7 @@ HEADERS = {"parse.headers": "true"}
 )
 def test_a_line_becomes_a_record(properties, line, parsed):
     if parsed is None:
-        parsed = (b"k", b"v", (("h", b"a"),))  # empty ends are dropped, as Java splits
+        parsed = (b"k", b"v", (("h", b"a"),))  # `String.split` drops empty ends
     assert LineReader(properties).parse(line) == parsed
 
 

@@ -1,4 +1,4 @@
-"""The command line: fast to start, one message and exit code 1 for what cannot be done."""
+"""The command line starts fast; a failure is one message and exit code 1."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from odradek.local.options import UpOptions, write_options
 
 @pytest.fixture
 def stopped(tmp_path):
-    """A directory of a cluster that ran once."""
+    """The directory of a stopped cluster."""
     directory = ClusterDirectory(tmp_path / "D")
     write_options(directory, UpOptions(port=9092), brokers=2)
     record = BrokerRecord(wanted=TargetState.STOPPED, listeners=["PLAINTEXT://127.0.0.1:9092"])

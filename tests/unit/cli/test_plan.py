@@ -1,4 +1,4 @@
-"""`odradek plan` and `odradek doctor`: what is printed, and what is refused."""
+"""`odradek plan`: its output, and the command lines it refuses."""
 
 import json
 

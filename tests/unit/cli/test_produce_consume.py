@@ -1,4 +1,4 @@
-"""Command lines of the tools that produce and consume, before any broker is asked."""
+"""Command lines that the tools for producing and consuming refuse without a broker."""
 
 import io
 import time

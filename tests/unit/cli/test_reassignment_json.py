@@ -1,4 +1,4 @@
-"""Plans in JSON: read, refused with the place of what is wrong, and written."""
+"""Plans in JSON are read and written; errors name the line and the column."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files into records."""
+"""Files are parsed into records by their format."""
 
 import pytest
 

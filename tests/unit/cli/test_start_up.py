@@ -1,4 +1,4 @@
-"""What a tool may not bring along: it would take as long to start as to work."""
+"""Modules that a tool must not import, because they would dominate its start."""
 
 import subprocess
 import sys

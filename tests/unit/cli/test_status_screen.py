@@ -90,11 +90,11 @@ def test_rates_are_what_came_between_two_looks():
 
     assert numbers(now, None).in_rate is None
     assert numbers(now, before).in_rate == 200.0
-    assert numbers(before._replace(at_s=14.0), now).in_rate == 0.0  # it was started anew
+    assert numbers(before._replace(at_s=14.0), now).in_rate == 0.0  # the broker was restarted
 
 
 class Web:
-    """Answers as a broker does, and counts."""
+    """Answers HTTP requests as a broker does, and counts them."""
 
     def __init__(self):
         self.asked = []

@@ -1,4 +1,4 @@
-"""Kafka's tools: found by name, fast to start, one door for all."""
+"""Kafka's tools are found by name and start fast; all of them run through `run_tool`."""
 
 import importlib
 import pathlib
@@ -38,7 +38,7 @@ def test_altering_the_replication_factor_is_refused_with_the_way_that_there_is(m
     assert run_tool("topics", [*asked, *more]) == 1
     said = capsys.readouterr().err
     hint = said.index("odradek plan replication-factor --topic a --replication-factor 3 --boot")
-    assert 0 < said.index("Option  ") < hint  # after Kafka's words, and the help
+    assert 0 < said.index("Option  ") < hint  # after Kafka's message and the help
     assert "kafka-reassign-partitions --reassignment-json-file" in said[hint:]
 
 
@@ -89,7 +89,7 @@ def test_conflicting_options_are_named_and_the_help_follows(capsys):
     assert any("--bootstrap-server" in line for line in rest)
 
 
-def test_a_server_that_nobody_reaches_is_named_with_the_reason(tmp_path, capsys, free_port):
+def test_an_unreachable_server_is_named_with_the_reason(tmp_path, capsys, free_port):
     servers = f"127.0.0.1:{free_port},127.0.0.2:{free_port}"
     hasty = tmp_path / "hasty.properties"
     hasty.write_text("default.api.timeout.ms=150\nrequest.timeout.ms=100\n")

@@ -1,4 +1,4 @@
-"""`odradek why`: each trouble in a sentence, with its cause, its time and its cure."""
+"""`odradek why`: each problem is a sentence with its cause, its time and what to do."""
 
 import json
 from datetime import datetime
@@ -243,9 +243,9 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
     ],
 )  # fmt: skip
 def test_a_topic_is_explained(found, sentences):
-    told = explain_topic(found, "t", 3)
-    end = told.index("") if "" in told else len(told)
-    assert told[:end] == sentences
+    lines = explain_topic(found, "t", 3)
+    end = lines.index("") if "" in lines else len(lines)
+    assert lines[:end] == sentences
 
 
 def test_fifty_partitions_with_one_cause_are_one_line():
@@ -253,9 +253,9 @@ def test_fifty_partitions_with_one_cause_are_one_line():
     entries = [{**ELECTED, "partition": n, "number": n,
                 "after": {"leader": 1 + 2 * (n % 2), "isr": [1]},
                 "at_ms": ELECTED["at_ms"] + 20 * n} for n in range(50)]  # fmt: skip
-    told = explain_topic(picture(*partitions, journal=entries), "t")
+    lines = explain_topic(picture(*partitions, journal=entries), "t")
 
-    assert told[: told.index("")] == [
+    assert lines[: lines.index("")] == [
         (
             "t-0, t-1, t-2 and 47 more: brokers 1 and 3 lead instead of the preferred replica 2 "
             "since 10:01:00 because broker 2 went offline; 8 % of its partitions are led by "
@@ -274,13 +274,13 @@ def test_two_brokers_that_are_away_get_a_command_each():
 
 def test_what_was_decided_is_told_last_and_the_newest_of_it():
     many = [at(n, "LEADER_ELECTED", number=n, after={"leader": 9, "isr": [9]}) for n in range(20)]
-    told = explain_topic(picture(partition(leader=2), journal=many), "t")
-    assert told[1:3] == ["", "the controller's decisions:"]
-    assert told[3] == "  10:08:00  LEADER_ELECTED said"
-    assert told[-1] == "  10:19:00  LEADER_ELECTED said"
+    lines = explain_topic(picture(partition(leader=2), journal=many), "t")
+    assert lines[1:3] == ["", "the controller's decisions:"]
+    assert lines[3] == "  10:08:00  LEADER_ELECTED said"
+    assert lines[-1] == "  10:19:00  LEADER_ELECTED said"
     yesterday = {**ELECTED, "at_ms": ELECTED["at_ms"] - 86_400_000}
-    told = explain_topic(picture(partition(leader=2), journal=[yesterday]), "t")
-    assert told[-1] == "  2026-05-03 10:01:00  LEADER_ELECTED said"
+    lines = explain_topic(picture(partition(leader=2), journal=[yesterday]), "t")
+    assert lines[-1] == "  2026-05-03 10:01:00  LEADER_ELECTED said"
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_what_was_decided_is_told_last_and_the_newest_of_it():
         (
             picture(partition(isr=[1], on_failed_dirs=[2]), controller_id=2, shutting_down=[2],
                     percent=(0, 1), journal=[
-                        at(3, "BROKER_FENCED", broker=2, detail="an old life"),
+                        at(3, "BROKER_FENCED", broker=2, detail="a former registration"),
                         at(4, "BROKER_EMPTY", broker=2, detail="replicas there: 7")]),
             [
                 "broker 2 is registered, and is the controller",
@@ -322,7 +322,7 @@ def test_what_was_decided_is_told_last_and_the_newest_of_it():
                     "7): its replicas are copied from their leaders again, and records that no "
                     "other replica had are lost"
                 ),
-                "broker 2 was fenced at 10:03:00: an old life",
+                "broker 2 was fenced at 10:03:00: a former registration",
             ],
         ),
         (
@@ -336,9 +336,9 @@ def test_what_was_decided_is_told_last_and_the_newest_of_it():
     ],
 )  # fmt: skip
 def test_a_broker_is_explained(found, sentences):
-    told = explain_broker(found, 2)
-    end = told.index("") if "" in told else len(told)
-    assert told[:end] == sentences
+    lines = explain_broker(found, 2)
+    end = lines.index("") if "" in lines else len(lines)
+    assert lines[:end] == sentences
 
 
 def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
@@ -370,9 +370,9 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
     monkeypatch.setattr(asked, "get_report", get)
     assert run(["why", "broker", "2", "--json", "--dir", str(directory.path)]) == 0
     out = capsys.readouterr()
-    told = json.loads(out.out)
-    assert [(e["at_ms"], e["by"]) for e in told["journal"]] == [(4, 1), (5, 0)]
-    assert told["state"]["controller_id"] == 1
+    lines = json.loads(out.out)
+    assert [(e["at_ms"], e["by"]) for e in lines["journal"]] == [(4, 1), (5, 0)]
+    assert lines["state"]["controller_id"] == 1
     assert "broker 2 does not answer" in out.err
 
     assert run(["why", "topic", "t", "--dir", str(directory.path)]) == 0
@@ -438,8 +438,8 @@ def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
         "replicas": {"replicas": []},
     }
     monkeypatch.setattr(asked, "get_report", lambda _url, name, _query: answers[name])
-    told = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]
-    assert run(told) == 0
+    lines = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]
+    assert run(lines) == 0
     found = json.loads(capsys.readouterr().out)["journal"]
     assert [(e["verdict"], e["by"]) for e in found] == [
         ("LEADER_ELECTED", 0),

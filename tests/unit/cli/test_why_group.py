@@ -33,7 +33,7 @@ def group(*members, **changed):
     }  # fmt: skip
 
 
-def told(report):
+def lines(report):
     asked = Asked(Caller(), reports={
         0: {"groups": {"group": "g", "is_here": False, "why": "NOT_COORDINATOR"}},
         1: {"groups": report},
@@ -42,7 +42,7 @@ def told(report):
 
 
 def test_a_stable_group_with_an_idle_member():
-    said = told(group(member("a", 0, 1, 2), member("b", 3, 4), member("c"), last_commit_ms=NOW_MS))
+    said = lines(group(member("a", 0, 1, 2), member("b", 3, 4), member("c"), last_commit_ms=NOW_MS))
 
     assert said == [
         (
@@ -63,7 +63,7 @@ def test_a_stable_group_with_an_idle_member():
 
 def test_a_group_that_waits_for_a_member():
     waiting = member("b", waits="JoinGroup", silent_ms=None)
-    said = told(group(member("a", 0, 2), waiting, state="PreparingRebalance", awaited=["a"],
+    said = lines(group(member("a", 0, 2), waiting, state="PreparingRebalance", awaited=["a"],
                       awaited_for_ms=8_000))  # fmt: skip
 
     assert said[1] == (
@@ -83,16 +83,16 @@ def test_a_group_that_waits_for_a_member():
     ],
 )
 def test_how_other_strategies_divide(strategy, trace):
-    said = told(group(member("a", 0, 2), member("b", 1), protocol=strategy))
+    said = lines(group(member("a", 0, 2), member("b", 1), protocol=strategy))
 
     assert said[3].startswith(f"  {trace}")
 
 
 def test_a_group_that_is_not_there():
-    (nothing,) = told({"group": "g", "is_here": True, "exists": False})
+    (nothing,) = lines({"group": "g", "is_here": True, "exists": False})
     assert nothing == "group g does not exist: it has no members and no committed offsets"
-    (nobody,) = told({"group": "g", "is_here": False, "why": "COORDINATOR_LOAD_IN_PROGRESS"})
-    assert nobody.startswith(
+    (line,) = lines({"group": "g", "is_here": False, "why": "COORDINATOR_LOAD_IN_PROGRESS"})
+    assert line.startswith(
         "no broker coordinates group g (COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR)"
     )
 

@@ -1,1 +1,1 @@
-"""Kafka's tools that produce and consume."""
+"""Kafka's tools that produce and consume records."""

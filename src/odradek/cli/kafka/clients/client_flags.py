@@ -1,4 +1,4 @@
-"""What the tools that produce and consume share: properties on the command line, and failures."""
+"""Shared by the tools that produce and consume: properties on the command line, and failures."""
 
 import contextlib
 import pathlib
@@ -28,7 +28,7 @@ _EXCEPTIONS: Final[Mapping[type[Exception], str]] = {
     SettingsError: "org.apache.kafka.common.config.ConfigException",
     InvalidAddressError: "org.apache.kafka.common.config.ConfigException",
     UnresolvableError: "org.apache.kafka.common.config.ConfigException",
-    # Last, for the two above are of this kind: nobody has answered in the time that there was.
+    # Last, because it is the base class of the two above: a timeout without an answer.
     BootstrapError: f"{_ERRORS}.TimeoutException",
 }
 
@@ -37,7 +37,7 @@ _HOST_AND_PORT: Final = re.compile(r"(?:[^:\[\]]+|\[[0-9a-fA-F:.%]+\]|[0-9a-fA-F
 
 
 def in_java_words(error: BaseException) -> str:
-    """An error as Java would print it: the exception's name, and what it says."""
+    """An error as Java prints it: the exception's class name and its message."""
     if isinstance(error, FlagError):
         return str(error)
     if isinstance(error, ApiError | ToolError):
@@ -50,10 +50,10 @@ def in_java_words(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def usage_for_bad_flags(parser: Parser) -> Iterator[None]:
-    """With these tools, whatever is wrong with the flags brings the help.
+    """Turn every `FlagError` of the block into a `UsageError`, which prints the help.
 
     Raises:
-        UsageError: a flag is none, or lacks its value.
+        UsageError: a flag is unknown, or lacks its value.
     """
     try:
         yield
@@ -62,10 +62,10 @@ def usage_for_bad_flags(parser: Parser) -> Iterator[None]:
 
 
 def check_addresses(parser: Parser, servers: str) -> None:
-    """Refuse what is no list of host:port, as Kafka's tools do before they make a client.
+    """Check a list of host:port, as Kafka's tools do before they create a client.
 
     Raises:
-        UsageError: one is none.
+        UsageError: an entry is not host:port.
     """
     if not all(_HOST_AND_PORT.fullmatch(server) for server in split(servers, ",")):
         parser.fail("Please provide valid host:port like host1:9091,host2:9092\n ")
@@ -91,7 +91,7 @@ def properties_from(flags: Flags, file: str, words: str) -> dict[str, str]:
 def merge(
     properties: dict[str, str], flags: Flags, *, flag: str, into: str, default: str | None
 ) -> None:
-    """A flag wins over a property, and a property over the flag's default."""
+    """A flag overrides a property, and a property overrides the flag's default."""
     if flags.has_value(flag):
         properties[into] = flags.text(flag)
     elif default is not None:
@@ -99,7 +99,7 @@ def merge(
 
 
 def write_bytes(data: bytes) -> None:
-    """Write to standard output as it is, or as text where a program stands in for it."""
+    """Write bytes to stdout, or UTF-8 text if stdout has been replaced by a text stream."""
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
         sys.stdout.write(data.decode("utf-8", "replace"))
@@ -108,7 +108,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def unmade(error: BaseException, what: str) -> str:
-    """The same of an error that may be why there is no client (`what` it would have been)."""
+    """As `in_java_words`, for an error that may come from the creation of the client `what`."""
     if isinstance(error, InvalidAddressError | UnresolvableError):
         return (
             f"org.apache.kafka.common.KafkaException: Failed to construct kafka {what}\n"
@@ -123,7 +123,7 @@ def unmade(error: BaseException, what: str) -> str:
 
 
 def fail(error: BaseException) -> int:
-    """Say what went wrong, as Java's stack trace begins; the exit code."""
+    """Print the error as the first line of Java's stack trace. Returns the exit code."""
     sys.stdout.flush()
     print(in_java_words(error), file=sys.stderr)
     return 1

@@ -1,8 +1,8 @@
-"""`kafka-console-consumer`: the records of a topic on standard output.
+"""`kafka-console-consumer`: prints the records of a topic.
 
-Flags, texts and exit codes follow Kafka 3.9's `ConsoleConsumer`: a time-out, a topic that cannot be
-read and a lost cluster end the tool with exit code 0 and a line on stderr; settings that are none,
-a formatter's failure and refused credentials end it with 1.
+Flags, texts and exit codes follow Kafka 3.9's `ConsoleConsumer`: a timeout, a topic that cannot be
+read and an unreachable cluster end the tool with exit code 0 and a line on stderr; invalid
+settings, a formatter's failure and refused credentials end it with exit code 1.
 """
 
 import asyncio
@@ -68,19 +68,19 @@ _GROUP_NUMBERS: Final = 100_000
 
 
 class PatternError(ToolError):
-    """A regular expression that is none."""
+    """The text is not a regular expression (Java's `PatternSyntaxException`)."""
 
     exception = "java.util.regex.PatternSyntaxException"
 
 
 class Plan(NamedTuple):
-    """What is to be read, and how."""
+    """What to read, from where, and how to print it."""
 
     topic: str | None
     pattern: str | None
     partition: int | None
-    offset: int  # or a special one of ListOffsets
-    messages_max: int  # -1: no end
+    offset: int  # or a timestamp constant of ListOffsets: -1, -2
+    messages_max: int  # -1: unlimited
     timeout_ms: int | None
     skips_errors: bool
     tells_events: bool
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
     if done is not None:
         return done
     try:
-        # In the order in which ConsoleConsumerOptions looks at them.
+        # In the order in which ConsoleConsumerOptions checks them.
         partition = _check_together(parser, flags)
         properties = _properties(parser, flags)
         plan = _plan(parser, flags, partition)
@@ -145,34 +145,34 @@ def command_line() -> Parser:
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("topic", metavar="topic", help="The topic to read.")
     parser.value("include", metavar="regex", help="Read all topics whose names match.")
-    parser.value("whitelist", metavar="regex", help="The same (deprecated).")
-    parser.value("partition", metavar="number", help="Read this partition alone.")
-    parser.value("offset", metavar="offset", help="Begin there: a number, earliest or latest.")
-    parser.flag("from-beginning", help="Begin at the first record, not at what comes next.")
+    parser.value("whitelist", metavar="regex", help="As --include (deprecated).")
+    parser.value("partition", metavar="number", help="Read only this partition.")
+    parser.value("offset", metavar="offset", help="Start there: a number, earliest or latest.")
+    parser.flag("from-beginning", help="Start at the first record, not at the end.")
     parser.value("group", metavar="group", help="Read as a member of this group.")
-    parser.value("max-messages", metavar="count", help="End after so many records.")
-    parser.value("timeout-ms", metavar="ms", help="End when none has come for so long.")
+    parser.value("max-messages", metavar="count", help="End after this number of records.")
+    parser.value("timeout-ms", metavar="ms", help="End when no record arrives for this time.")
     parser.value("isolation-level", metavar="level", help="read_committed or read_uncommitted.")
     parser.value("formatter", metavar="class", help="One of Kafka's formatters, by its Java name.")
     parser.value(
         "property",
         metavar="key=value",
-        help="What is shown: print.timestamp, print.partition, print.offset, print.headers, "
+        help="What to print: print.timestamp, print.partition, print.offset, print.headers, "
         "print.key, print.value, key.separator, line.separator, headers.separator, null.literal, "
         "key.deserializer, value.deserializer, headers.deserializer.",
     )
-    parser.value("formatter-config", metavar="file", help="The same, in a file.")
-    parser.value("key-deserializer", metavar="class", help="How keys are read.")
-    parser.value("value-deserializer", metavar="class", help="How values are read.")
+    parser.value("formatter-config", metavar="file", help="The properties in a file.")
+    parser.value("key-deserializer", metavar="class", help="The deserializer of keys.")
+    parser.value("value-deserializer", metavar="class", help="The deserializer of values.")
     parser.value("consumer-property", metavar="key=value", help="A property of the consumer.")
-    parser.value("consumer.config", metavar="file", help="The same, in a file.")
-    parser.flag("skip-message-on-error", help="Go on after a record that cannot be shown.")
-    parser.flag("enable-systest-events", help="Tell on stdout when it has ended.")
+    parser.value("consumer.config", metavar="file", help="The properties in a file.")
+    parser.flag("skip-message-on-error", help="Continue after a record that cannot be formatted.")
+    parser.flag("enable-systest-events", help="Print an event on stdout at the end.")
     return parser
 
 
 def _check_together(parser: Parser, flags: Flags) -> int | None:
-    """Refuse options that do not go together. Returns the partition, if one is named."""
+    """Check that options go together. Returns the partition, or None."""
     pattern = flags.has("include") or flags.has("whitelist")
     if flags.has("topic") == pattern:
         parser.fail(
@@ -199,7 +199,7 @@ def _plan(parser: Parser, flags: Flags, partition: int | None) -> Plan:
         pattern=flags.value("include") if flags.has("include") else flags.value("whitelist"),
         partition=partition,
         offset=offset,
-        messages_max=-1,  # looked at last
+        messages_max=-1,  # checked last
         timeout_ms=None if timeout_ms is None or timeout_ms < 0 else timeout_ms,
         skips_errors=flags.has("skip-message-on-error"),
         tells_events=flags.has("enable-systest-events"),
@@ -247,7 +247,7 @@ def _formatter(parser: Parser, flags: Flags) -> Formatter:
             return Default(properties)
         case "NoOpMessageFormatter":
             return NoOp()
-    from odradek.cli.kafka.clients.formatters_internal import internal  # noqa: PLC0415  few look inside
+    from odradek.cli.kafka.clients.formatters_internal import internal  # noqa: PLC0415  for internal topics only
 
     found = internal(name)
     if found is None:
@@ -265,7 +265,7 @@ def _warn_of_deserializers(properties: Mapping[str, str]) -> None:
 
 
 class _BothError(OdradekError):
-    """The beginning is said in two ways."""
+    """--from-beginning and auto.offset.reset contradict each other."""
 
 
 def _properties(parser: Parser, flags: Flags) -> dict[str, str]:
@@ -289,7 +289,7 @@ def _properties(parser: Parser, flags: Flags) -> dict[str, str]:
         properties["group.id"] = groups.pop()
     else:
         properties["group.id"] = f"console-consumer-{random.randrange(_GROUP_NUMBERS)}"
-        # Nobody will ever ask where this group has got.
+        # The committed offsets of a generated group id are never read.
         properties.setdefault("enable.auto.commit", "false")
     reset = properties.get("auto.offset.reset")
     if reset is None:
@@ -318,7 +318,7 @@ async def _consume(settings: ConsumerSettings, plan: Plan, formatter: Formatter)
     except BootstrapError:
         if plan.timeout_ms is None:
             raise
-        # Nothing has come for so long, for nobody was there.
+        # The timeout has passed, because no broker has answered.
         _tell_end("org.apache.kafka.common.errors.TimeoutException")
         print("Processed a total of 0 messages", file=sys.stderr)
         return 0
@@ -381,7 +381,7 @@ def _tell_end(why: str) -> None:
 
 
 class _Reading:
-    """Shows records until one of the ends is reached."""
+    """Prints records until --max-messages, --timeout-ms or a signal."""
 
     def __init__(self, consumer: Consumer, plan: Plan, formatter: Formatter) -> None:
         self.count = 0
@@ -390,10 +390,10 @@ class _Reading:
         self._formatter = formatter
 
     async def run(self) -> None:
-        """Read and show.
+        """Read and print records until the end.
 
         Raises:
-            ToolError: a record cannot be shown.
+            ToolError: a record cannot be formatted.
         """
         while self.count != self._plan.messages_max:
             try:
@@ -411,7 +411,7 @@ class _Reading:
                 return
 
     def _show(self, records: Sequence[ConsumerRecord]) -> bool:
-        """Show these; False if that was the last that may, or can, be shown."""
+        """Print records. Returns False if the limit is reached or stdout is closed."""
         for at, record in enumerate(records):
             if self.count == self._plan.messages_max:
                 self._give_back(records[at:])
@@ -442,7 +442,7 @@ class _Reading:
                 raise ClientTimeoutError
 
     def _give_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """What was not shown is to be read again by whoever comes next in the group."""
+        """Seek back to the first record not printed, so that it is not committed."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -451,7 +451,7 @@ class _Reading:
 
 
 def _write(data: bytes) -> bool:
-    """Write to stdout; False if nobody reads there any more."""
+    """Write to stdout. Returns False if its reader has closed it."""
     try:
         write_bytes(data)
     except BrokenPipeError:

@@ -1,7 +1,7 @@
-"""`kafka-console-producer`: lines from standard input, records into a topic.
+"""`kafka-console-producer`: writes lines of standard input to a topic.
 
-Flags, defaults and texts follow Kafka 3.9's `ConsoleProducer`. A record that is refused is said on
-stderr and does not end the tool, unless `--sync` sends one after the other.
+Flags, defaults and texts follow Kafka 3.9's `ConsoleProducer`. A refused record is reported on
+stderr and does not end the tool, except with `--sync`, which awaits each record.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ _LINES_IN_A_ROW: Final = 200
 
 
 class ClassNotFoundError(ToolError):
-    """A class that is named is not here: this is no JVM."""
+    """Java classes of the user cannot be loaded."""
 
     exception = "java.lang.ClassNotFoundException"
 
 
 class ExecutionError(ToolError):
-    """What a record that was waited for ended with."""
+    """The failure of an awaited record (Java's `ExecutionException`)."""
 
     exception = "java.util.concurrent.ExecutionException"
 
@@ -80,8 +80,8 @@ def command_line() -> Parser:
     parser.common()
     parser.value("topic", metavar="topic", help="The topic to write to. Required.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("broker-list", metavar="host:port,...", help="The same (deprecated).")
-    parser.flag("sync", help="Send one record after the other, each awaited.")
+    parser.value("broker-list", metavar="host:port,...", help="As --bootstrap-server (deprecated).")
+    parser.flag("sync", help="Send a record only after the previous one is acknowledged.")
     parser.optional(
         "compression-codec",
         metavar="codec",
@@ -89,29 +89,31 @@ def command_line() -> Parser:
     )
     for name, what in (
         ("batch-size", "Bytes of a batch, unless max-partition-memory-bytes is given (16384)."),
-        ("message-send-max-retries", "How often a record is sent again (3)."),
-        ("retry-backoff-ms", "The wait before it is (100)."),
+        ("message-send-max-retries", "Retries of a record (3)."),
+        ("retry-backoff-ms", "The wait before a retry, in ms (100)."),
         ("timeout", "How long a batch waits for more records, in ms (1000)."),
-        ("request-required-acks", "Who has to have a record: 0, 1 or -1 for all in sync (-1)."),
-        ("request-timeout-ms", "How long an answer is waited for (1500)."),
-        ("metadata-expiry-ms", "Metadata is asked for again after this (300000)."),
-        ("max-block-ms", "How long metadata or memory are waited for (60000)."),
+        ("request-required-acks", "Acknowledging replicas: 0, 1 or -1 for the ISR (-1)."),
+        ("request-timeout-ms", "The timeout of a request, in ms (1500)."),
+        ("metadata-expiry-ms", "The maximal age of metadata, in ms (300000)."),
+        ("max-block-ms", "The longest wait for metadata or memory, in ms (60000)."),
         ("max-memory-bytes", "Memory for records that are not sent yet (33554432)."),
         ("max-partition-memory-bytes", "Bytes of a batch (16384)."),
-        ("socket-buffer-size", "Taken, and without effect: the system knows better."),
+        ("socket-buffer-size", "Accepted, without effect."),
     ):
         parser.value(name, metavar="number", help=what)
-    parser.value("line-reader", metavar="class", help="Only Kafka's own reader of lines is here.")
+    parser.value(
+        "line-reader", metavar="class", help="Only Kafka's LineMessageReader is supported."
+    )
     parser.value(
         "property",
         metavar="key=value",
-        help="How lines are read: parse.key, key.separator (tab), parse.headers, "
+        help="How lines are parsed: parse.key, key.separator (tab), parse.headers, "
         "headers.delimiter (tab), headers.separator (,), headers.key.separator (:), "
         "null.marker, ignore.error.",
     )
-    parser.value("reader-config", metavar="file", help="The same, in a file.")
+    parser.value("reader-config", metavar="file", help="The properties in a file.")
     parser.value("producer-property", metavar="key=value", help="A property of the producer.")
-    parser.value("producer.config", metavar="file", help="The same, in a file.")
+    parser.value("producer.config", metavar="file", help="The properties in a file.")
     return parser
 
 
@@ -172,7 +174,7 @@ async def _send_lines(
     while True:
         if prompts:
             print(">", end="", flush=True)
-        # A thread, for standard input may be a person, who takes his time.
+        # In a thread, because a read from a terminal may block for long.
         lines = await loop.run_in_executor(None, _read_lines, 1 if prompts else _LINES_IN_A_ROW)
         if not lines:
             return
@@ -194,7 +196,7 @@ async def _send_lines(
 
 
 def _complain_of_all(topic: str, reader: LineReader, waited_ms: int) -> None:
-    """Nobody was there in the time that a record may wait."""
+    """Report each line as failed: no broker has answered within max.block.ms."""
     error = ClientTimeoutError(f"Topic {topic} not present in metadata after {waited_ms} ms.")
     while lines := _read_lines(_LINES_IN_A_ROW):
         for line in lines:
@@ -203,7 +205,7 @@ def _complain_of_all(topic: str, reader: LineReader, waited_ms: int) -> None:
 
 def _read_lines(count: int) -> list[str]:
     lines = []
-    # Where a program stands in for standard input there may be no bytes beneath the text.
+    # A text stream that replaces stdin may have no `buffer`.
     for raw in getattr(sys.stdin, "buffer", sys.stdin):
         text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
         lines.append(text.removesuffix("\n").removesuffix("\r"))

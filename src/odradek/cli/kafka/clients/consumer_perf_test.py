@@ -1,6 +1,6 @@
-"""`kafka-consumer-perf-test`: how fast the records of a topic come.
+"""`kafka-consumer-perf-test`: measures the throughput of a consumer.
 
-Flags and texts follow Kafka 3.9's `ConsumerPerformance`. The client that is measured is ours.
+Flags and texts follow Kafka 3.9's `ConsumerPerformance`. The measured client is Odradek's.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ def command_line() -> Parser:
     parser = Parser("This tool is used to verify the consumer performance.")
     parser.common()
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("broker-list", metavar="host:port,...", help="The same (deprecated).")
+    parser.value("broker-list", metavar="host:port,...", help="As --bootstrap-server (deprecated).")
     parser.value("topic", metavar="topic", help="The topic to read. Required.")
-    parser.value("messages", metavar="count", help="How many records to read. Required.")
-    parser.value("group", metavar="group", help="The group to read in (one of its own).")
-    parser.value("fetch-size", metavar="bytes", help="Of one partition at a time (1048576).")
-    parser.flag("from-latest", help="Begin with what comes next, not at the beginning.")
-    parser.value("socket-buffer-size", metavar="bytes", help="Taken, and without effect.")
+    parser.value("messages", metavar="count", help="The number of records to read. Required.")
+    parser.value("group", metavar="group", help="The consumer group (default: a generated one).")
+    parser.value("fetch-size", metavar="bytes", help="Bytes of one partition in a fetch (1048576).")
+    parser.flag("from-latest", help="Start at the end, not at the beginning.")
+    parser.value("socket-buffer-size", metavar="bytes", help="Accepted, without effect.")
     parser.value("threads", metavar="count", help="Ignored (deprecated).")
     parser.value("num-fetch-threads", metavar="count", help="Ignored (deprecated).")
     parser.value("consumer.config", metavar="file", help="Properties of the consumer.")
@@ -66,9 +66,12 @@ def command_line() -> Parser:
     parser.flag("show-detailed-stats", help="Report in every interval, and not at the end.")
     parser.value("reporting-interval", metavar="ms", help="That interval (5000).")
     parser.flag("hide-header", help="Leave out the line of column names.")
-    parser.value("date-format", metavar="format", help="As Java's SimpleDateFormat has it.")
+    parser.value("date-format", metavar="format", help="A pattern of Java's SimpleDateFormat.")
     parser.optional(
-        "timeout", metavar="ms", integer=True, help="End when no record comes for so long (10000)."
+        "timeout",
+        metavar="ms",
+        integer=True,
+        help="End when no record arrives for this time (10000).",
     )
     return parser
 
@@ -115,7 +118,7 @@ def _print_header(flags: Flags, *, detailed: bool) -> None:
 
 
 class _Reading:
-    """One measurement."""
+    """One measurement: reads records, and prints the statistics of Kafka's tool."""
 
     def __init__(
         self,
@@ -138,23 +141,19 @@ class _Reading:
         self._joining_ms = 0
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """The time of a rebalance begins."""
         del partitions
         self._joining_ms = _now_ms()
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """As when they are revoked."""
         await self.revoked(partitions)
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """And ends."""
         del partitions
         took_ms = _now_ms() - self._joining_ms
         self._join_ms += took_ms
         self._join_ms_now += took_ms
 
     async def run(self, settings: ConsumerSettings, *, shows_metrics: bool) -> int:
-        """Read and report."""
         begun_ms = _now_ms()
         wait_ms = settings.client.api_timeout_ms
         async with await Consumer.open(settings, wait_ms=wait_ms) as consumer:
@@ -169,7 +168,7 @@ class _Reading:
             if not self._detailed:
                 self._print_total(begun_ms, ended_ms)
             if shows_metrics:
-                from odradek.cli.kafka.clients.producer_perf_test import print_metrics  # noqa: PLC0415  seldom
+                from odradek.cli.kafka.clients.producer_perf_test import print_metrics  # noqa: PLC0415  for --print-metrics only
 
                 counts = {
                     "records-consumed-total": float(self._count),

@@ -1,4 +1,4 @@
-"""`kafka-e2e-latency`: how long a record takes to a consumer, one after the other.
+"""`kafka-e2e-latency`: measures the time of single records from producer to consumer.
 
     kafka-e2e-latency BROKERS TOPIC MESSAGES ACKS BYTES [PROPERTIES-FILE]
 
@@ -39,7 +39,7 @@ _REPORT_EVERY: Final = 1_000
 
 
 class RunError(ToolError):
-    """The record that came is not the one that was sent, or none came."""
+    """The received record is not the sent one, or no record was received."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,7 +80,7 @@ async def _measure(properties: dict[str, str], topic: str, count: int, acks: str
                 "group.id": f"test-group-{time.time_ns() // 1_000_000}",
                 "enable.auto.commit": "false",
                 "auto.offset.reset": "latest",
-                "fetch.max.wait.ms": "0",  # no wait, for what is measured is the way
+                "fetch.max.wait.ms": "0",  # a wait at the broker would be measured, too
             }
         )
     )
@@ -102,7 +102,7 @@ async def _measure(properties: dict[str, str], topic: str, count: int, acks: str
 
 
 async def _prepare(consumer: Consumer, topic: str) -> None:
-    """Read all partitions from their end; make the topic if there is none."""
+    """Seek to the end of all partitions; create the topic if it does not exist."""
     if not await consumer.partitions_for(topic, creating=False):
         print(
             f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and '

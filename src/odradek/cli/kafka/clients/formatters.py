@@ -1,9 +1,9 @@
-"""How `kafka-console-consumer` shows a record (Kafka's MessageFormatters). Bytes in, bytes out.
+"""Kafka's MessageFormatters for `kafka-console-consumer`: they turn a record into bytes.
 
-    default        what the print.* properties ask for, one line for each record
+    default        a line with the fields that the print.* properties select
     no-op          nothing
 
-Those of internal topics are in `odradek.cli.kafka.clients.formatters_internal`.
+The formatters of internal topics are in `odradek.cli.kafka.clients.formatters_internal`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,27 +18,26 @@ _PACKAGE: Final = "org.apache.kafka.common.serialization."
 
 
 class SerializationError(ToolError):
-    """Bytes that are not what the deserializer reads."""
+    """The bytes are invalid for the deserializer."""
 
     exception = "org.apache.kafka.common.errors.SerializationException"
 
 
 class Formatter(Protocol):
-    """Shows records."""
+    """Turns a record into the bytes to print."""
 
     def show(self, record: ConsumerRecord) -> bytes:
-        """What stands on stdout for a record.
+        """The bytes to print for a record.
 
         Raises:
-            SerializationError: its bytes are not what they should be.
+            SerializationError: a field is invalid for its deserializer.
         """
 
 
 class NoOp:
-    """Shows nothing."""
+    """Kafka's `NoOpMessageFormatter`, which prints nothing."""
 
-    def show(self, record: ConsumerRecord) -> bytes:  # noqa: ARG002  it is to be ignored
-        """Nothing."""
+    def show(self, record: ConsumerRecord) -> bytes:  # noqa: ARG002  the protocol's signature
         return b""
 
 
@@ -46,7 +45,7 @@ class NoOp:
 
 
 class Default:
-    """Timestamp, partition, offset, headers, key and value, as far as they are asked for."""
+    """Kafka's `DefaultMessageFormatter`: the fields that the print.* properties select."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._timestamp = _is_true(properties, "print.timestamp")
@@ -64,7 +63,6 @@ class Default:
         self._show_header = _deserializer(properties.get("headers.deserializer"))
 
     def show(self, record: ConsumerRecord) -> bytes:
-        """What stands on stdout for a record."""
         parts = []
         if self._timestamp:
             kind = _TIMESTAMP_TYPES.get(record.timestamp_type)
@@ -88,7 +86,7 @@ class Default:
         return self._headers_separator.join(shown) if shown else b"NO_HEADERS"
 
     def _shown(self, data: bytes | None, show: Callable[[bytes], bytes] | None) -> bytes:
-        # Java hands the null literal to the deserializer, too; so do we.
+        # As in Java the null literal passes through the deserializer, too.
         data = self._null if data is None else data
         return data if show is None else show(data)
 
@@ -109,7 +107,7 @@ def _number(name: str, layout: Struct) -> Callable[[bytes], bytes]:
             )
         (value,) = layout.unpack(data)
         if isinstance(value, float):
-            from odradek.cli.kafka.support.java import double  # noqa: PLC0415  few have floats
+            from odradek.cli.kafka.support.java import double  # noqa: PLC0415  for floats only
 
             return double(value).encode()
         return str(value).encode()
@@ -118,7 +116,7 @@ def _number(name: str, layout: Struct) -> Callable[[bytes], bytes]:
 
 
 def _uuid(data: bytes) -> bytes:
-    import uuid  # noqa: PLC0415  few have uuids
+    import uuid  # noqa: PLC0415  for uuids only
 
     try:
         return str(uuid.UUID(data.decode())).encode()
@@ -147,14 +145,14 @@ _DESERIALIZERS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def _escaped(data: bytes) -> str:
-    """`Bytes.toString`: printable ASCII as it is, the rest as backslash, x and two digits."""
+    """`Bytes.toString`: printable ASCII unchanged, other bytes as backslash, x and two digits."""
     return "".join(
         chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in data
     )
 
 
 def is_deserializer(name: str) -> bool:
-    """Whether there is such a deserializer here."""
+    """Whether the deserializer is supported."""
     return name.removeprefix(_PACKAGE).removesuffix("Deserializer") in _DESERIALIZERS
 
 

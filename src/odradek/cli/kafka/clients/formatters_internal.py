@@ -1,8 +1,8 @@
-"""How `kafka-console-consumer` shows the records of `__consumer_offsets` and `__transaction_state`.
+"""Formatters of `__consumer_offsets` and `__transaction_state` for `kafka-console-consumer`.
 
-Kafka 3.9 has each formatter twice: under its new name it prints JSON, one object after the other
-without a line's end; under its old one a line in the form of a Scala class. Records of another
-kind are passed over, and so is what cannot be read.
+Kafka 3.9 has each formatter twice: under its new name it prints JSON objects without a line end;
+under its old name a line in the form of a Scala class. Records of another kind, and records that
+cannot be parsed, are skipped.
 """
 
 import json
@@ -37,13 +37,13 @@ Show = Callable[[bytes, bytes | None], str | None]
 
 
 class Internal:
-    """Records of an internal topic, through one of the functions below."""
+    """A formatter of an internal topic: calls one of the functions below."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
 
     def show(self, record: ConsumerRecord) -> bytes:
-        """What stands on stdout for a record; nothing for one of another kind."""
+        """The bytes to print for a record; b"" for one of another kind."""
         if record.key is None:
             return b""
         try:
@@ -54,7 +54,7 @@ class Internal:
 
 
 def internal(name: str) -> Internal | None:
-    """The formatter of this name, if it is one of an internal topic."""
+    """The formatter of this name; None if it is not one of an internal topic."""
     show = _SHOWN.get(name)
     return None if show is None else Internal(show)
 

@@ -1,9 +1,9 @@
-"""Lines into records, as `kafka-console-producer` reads them (Kafka's LineMessageReader). Pure.
+"""Parses lines into records for `kafka-console-producer` (Kafka's LineMessageReader). Pure.
 
     [headers<delimiter>][key<separator>]value        headers: name:value,name:value
 
-A field that equals the null marker is null. What a line lacks is an error that names the line,
-unless errors are ignored: then it is simply not there.
+A field that equals the null marker is null. A missing field is an error that names the line; with
+ignore.error the record is sent without it.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ _PAIRS: Final = (
 
 
 class LineError(ToolError):
-    """A line is not what the properties say."""
+    """A line does not have the format of the properties."""
 
     exception = "org.apache.kafka.common.KafkaException"
 
 
 class Parsed(NamedTuple):
-    """One line."""
+    """Key, value and headers of one line."""
 
     key: bytes | None
     value: bytes | None
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
 
 class LineReader:
-    """Reads line after line, by the properties of `--property`."""
+    """Parses lines by the properties of `--property`, and counts them."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._keys = _is_true(properties, "parse.key")
@@ -61,10 +61,10 @@ class LineReader:
                 raise LineError(f"{one} and {other} may not be equal")
 
     def parse(self, line: str) -> Parsed:
-        """One line, without its end.
+        """Parse one line, without its end.
 
         Raises:
-            LineError: something is missing; names the line.
+            LineError: a field is missing; names the line.
         """
         self._line += 1
         start = 0
@@ -94,7 +94,7 @@ class LineReader:
     def _split(self, headers: str) -> tuple[tuple[str, bytes | None], ...]:
         pairs = headers.split(self._headers_separator)
         while len(pairs) > 1 and not pairs[-1]:
-            pairs.pop()  # as Java splits
+            pairs.pop()  # `String.split` drops an empty end
         return tuple(self._header(pair) for pair in pairs)
 
     def _header(self, pair: str) -> tuple[str, bytes | None]:

@@ -1,6 +1,6 @@
-"""`kafka-producer-perf-test`: how fast records go into a topic, and how long each takes.
+"""`kafka-producer-perf-test`: measures throughput and latency of a producer.
 
-Arguments and texts follow Kafka 3.9's `ProducerPerformance`. The client that is measured is ours.
+Arguments and texts follow Kafka 3.9's `ProducerPerformance`. The measured client is Odradek's.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _INTERVAL_S: Final = 5.0
 _SAMPLES_MAX: Final = 500_000
 _TRANSACTIONAL_ID: Final = "performance-producer-default-transactional-id"
 _MEGABYTE: Final = 1024.0 * 1024.0
-# The sender runs on the same loop: it gets its turn after so many records.
+# The sender runs on the same event loop: yield to it after so many records.
 _RECORDS_A_TURN: Final = 64
 
 
@@ -75,14 +75,14 @@ def command_line() -> ArgumentParser:
         "--payload-delimiter",
         default="\\n",
         metavar="PAYLOAD-DELIMITER",
-        help="what stands between the payloads of --payload-file (default: a line's end)",
+        help="the delimiter of the payloads in --payload-file (default: a line end)",
     )
     add(
         "--throughput",
         required=True,
         type=double,
         metavar="THROUGHPUT",
-        help="at most so many records a second; -1 for as many as go",
+        help="records a second at most; -1: unlimited",
     )
     add(
         "--producer-props",
@@ -98,7 +98,7 @@ def command_line() -> ArgumentParser:
         type=long,
         default=0,
         metavar="TRANSACTION-DURATION",
-        help="commit whenever so much time has passed; 0 for no transactions",
+        help="commit a transaction after this time; 0: no transactions",
     )
     payload = parser.add_mutually_exclusive_group(required=True)
     payload.add_argument("--record-size", type=integer, metavar="RECORD-SIZE", help="bytes of each")
@@ -120,7 +120,7 @@ def _properties(chosen: Namespace) -> dict[str, str]:
 
 
 def _payloads(chosen: Namespace) -> Callable[[int], bytes]:
-    """From the number of a record to its value."""
+    """A function from the number of a record to its value."""
     draw = random.Random(0)
     if chosen.payload_monotonic:
         return lambda number: b"%d" % number
@@ -134,7 +134,7 @@ def _payloads(chosen: Namespace) -> Callable[[int], bytes]:
         # As `String.split`: without a delimiter each character is a payload.
         texts = text.split(delimiter) if delimiter else list(text)
         while texts and not texts[-1]:
-            texts.pop()  # as Java splits
+            texts.pop()  # `String.split` drops an empty end
         print(f"Number of messages read: {len(texts)}", flush=True)
         values = [text.encode() for text in texts]
         return lambda _: draw.choice(values)
@@ -156,7 +156,7 @@ class _Stats:
         self._window = [0, 0, 0, 0]  # records, bytes, total latency, largest
 
     def record(self, latency_ms: int, size_bytes: int) -> None:
-        """One record has arrived."""
+        """Count an acknowledged record."""
         self._count += 1
         self._bytes += size_bytes
         self._latency_total += latency_ms
@@ -185,7 +185,6 @@ class _Stats:
         )
 
     def print_total(self) -> None:
-        """The last line."""
         elapsed_s = max(time.perf_counter() - self.begun_s, 1e-9)
         percentiles = _percentiles(self._latencies, (0.5, 0.95, 0.99, 0.999))
         average = self._latency_total / self._count if self._count else float("nan")
@@ -212,7 +211,7 @@ async def _measure(
     except (InvalidAddressError, UnresolvableError):
         raise
     except BootstrapError:
-        # Nobody was there in the time that a record may wait: none has gone out.
+        # No broker has answered within max.block.ms: no record was sent.
         waited = f"Topic {chosen.topic} not present in metadata after {settings.block_ms_max} ms."
         _complain(ClientTimeoutError(waited))
         _Stats(chosen.num_records).print_total()
@@ -272,7 +271,7 @@ async def _send_all(
 
 
 class _Arrival:
-    """One record on its way."""
+    """The acknowledgement of one record, which is entered in the statistics."""
 
     __slots__ = ("_sent_s", "_size_bytes", "_stats")
 

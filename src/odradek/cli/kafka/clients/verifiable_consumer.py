@@ -1,4 +1,4 @@
-"""`kafka-verifiable-consumer`: what a member of a group is given, reads and commits, as JSON.
+"""`kafka-verifiable-consumer`: logs the assignment, reads and commits of a group member as JSON.
 
 Arguments and events follow Kafka 3.9's `VerifiableConsumer`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
 from odradek.cli.kafka.clients.client_flags import unmade
-from odradek.cli.kafka.clients.verifiable import add_connection, tell, text_of
+from odradek.cli.kafka.clients.verifiable import add_connection, emit, text_of
 from odradek.cli.kafka.support.arguments import ArgumentParser, integer
 from odradek.cli.signals import Stopping
 from odradek.client.consumer.consumer import Consumer
@@ -51,7 +51,7 @@ def _properties(chosen: Namespace) -> dict[str, str]:
     properties = properties_of(chosen.consumer_config)
     properties |= {
         "bootstrap.servers": chosen.bootstrap_server or chosen.broker_list,
-        # Whatever else is said is classic to Kafka's tool.
+        # Kafka's tool treats every other value as classic.
         "group.protocol": "consumer" if chosen.group_protocol.lower() == "consumer" else "classic",
         "group.id": chosen.group_id,
         "enable.auto.commit": str(chosen.enable_autocommit).lower(),
@@ -67,18 +67,18 @@ def _properties(chosen: Namespace) -> dict[str, str]:
 def command_line() -> ArgumentParser:
     parser = ArgumentParser(
         prog="verifiable-consumer",
-        description="Reads a topic, and tells as JSON what it was given, has read and committed.",
+        description="Reads a topic, and logs its assignment, reads and commits as JSON.",
     )
     add = parser.add_argument
     add("--topic", required=True, metavar="TOPIC", help="the topic to read")
     add("--group-protocol", default="classic", metavar="GROUP_PROTOCOL", help="classic")
-    add("--group-remote-assignor", metavar="GROUP_REMOTE_ASSIGNOR", help="taken, without effect")
-    add("--group-id", required=True, metavar="GROUP_ID", help="the group to read in")
+    add("--group-remote-assignor", metavar="GROUP_REMOTE_ASSIGNOR", help="accepted, without effect")
+    add("--group-id", required=True, metavar="GROUP_ID", help="the consumer group")
     add("--group-instance-id", metavar="GROUP_INSTANCE_ID", help="be a static member")
-    add("--max-messages", type=integer, default=-1, metavar="MAX-MESSAGES", help="-1: no end")
+    add("--max-messages", type=integer, default=-1, metavar="MAX-MESSAGES", help="-1: unlimited")
     add("--session-timeout", type=integer, default=30_000, metavar="TIMEOUT_MS", help="in ms")
-    add("--verbose", action="store_true", help="tell of each record")
-    add("--enable-autocommit", action="store_true", help="commit every few seconds only")
+    add("--verbose", action="store_true", help="log each record")
+    add("--enable-autocommit", action="store_true", help="commit automatically, every few seconds")
     add(
         "--reset-policy",
         default="earliest",
@@ -92,13 +92,13 @@ def command_line() -> ArgumentParser:
 
 
 class _Listener:
-    """Tells of partitions that come and go."""
+    """Logs assigned and revoked partitions."""
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        tell("partitions_assigned", partitions=_shown(partitions))
+        emit("partitions_assigned", partitions=_shown(partitions))
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        tell("partitions_revoked", partitions=_shown(partitions))
+        emit("partitions_revoked", partitions=_shown(partitions))
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
         await self.revoked(partitions)
@@ -111,7 +111,7 @@ def _shown(partitions: Collection[TopicPartition]) -> list[dict[str, object]]:
 async def _consume(settings: ConsumerSettings, chosen: Namespace) -> int:
     consumer = await Consumer.open(settings, wait_ms=settings.client.api_timeout_ms)
     stopping = Stopping(consumer.wake_up)
-    tell("startup_complete")
+    emit("startup_complete")
     left = chosen.max_messages
     try:
         consumer.subscribe([chosen.topic], _Listener())
@@ -121,30 +121,30 @@ async def _consume(settings: ConsumerSettings, chosen: Namespace) -> int:
                 continue
             taken = records if left < 0 else records[:left]
             left -= len(taken) if left > 0 else 0
-            offsets = _tell_of(records, taken, verbose=chosen.verbose)
+            offsets = _log_records(records, taken, verbose=chosen.verbose)
             for partition, committed in offsets.items():
                 consumer.seek(partition, committed.offset)
             if not chosen.enable_autocommit:
                 await _commit(consumer, offsets)
     except WakeUpError:
-        pass  # that is how it is ended
+        pass  # SIGINT and SIGTERM end it
     finally:
         await consumer.close()
-        tell("shutdown_complete")
+        emit("shutdown_complete")
     return stopping.code
 
 
-def _tell_of(
+def _log_records(
     records: Sequence[ConsumerRecord], taken: Sequence[ConsumerRecord], *, verbose: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What was read; returns where to go on."""
+    """Log what was read. Returns the offsets to commit."""
     by_partition: dict[TopicPartition, list[int]] = {}
     for record in taken:
         by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
             record.offset
         )
         if verbose:
-            tell(
+            emit(
                 "record_data",
                 key=text_of(record.key),
                 value=text_of(record.value),
@@ -152,7 +152,7 @@ def _tell_of(
                 partition=record.partition,
                 offset=record.offset,
             )
-    tell(
+    emit(
         "records_consumed",
         count=len(records),
         partitions=[
@@ -179,6 +179,6 @@ async def _commit(consumer: Consumer, offsets: Mapping[TopicPartition, OffsetAnd
     try:
         await consumer.commit(offsets)
     except OdradekError as error:
-        tell("offsets_committed", offsets=shown, success=False, error=str(error))
+        emit("offsets_committed", offsets=shown, success=False, error=str(error))
     else:
-        tell("offsets_committed", offsets=shown, success=True)
+        emit("offsets_committed", offsets=shown, success=True)

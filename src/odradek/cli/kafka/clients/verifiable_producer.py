@@ -1,4 +1,4 @@
-"""`kafka-verifiable-producer`: increasing numbers into a topic; what became of each, as JSON.
+"""`kafka-verifiable-producer`: writes increasing numbers to a topic, and logs each outcome as JSON.
 
 Arguments and events follow Kafka 3.9's `VerifiableProducer`.
 """
@@ -14,7 +14,7 @@ from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
 from odradek.cli.kafka.clients.client_flags import in_java_words, unmade
 from odradek.cli.kafka.clients.throttle import Throttle
-from odradek.cli.kafka.clients.verifiable import add_connection, tell
+from odradek.cli.kafka.clients.verifiable import add_connection, emit
 from odradek.cli.kafka.support.arguments import ArgumentParser, integer, long
 from odradek.cli.signals import Stopping
 from odradek.client.producer.batches import Delivery
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         return chosen
     try:
         properties = properties_of(chosen.producer_config)
-        # Words win over the file, and no numbers are repeated by accident.
+        # The command line overrides the file; no retries, so that no number is written twice.
         properties |= {
             "bootstrap.servers": chosen.bootstrap_server or chosen.broker_list,
             "acks": str(chosen.acks),
@@ -55,29 +55,45 @@ def main(arguments: Sequence[str]) -> int:
 def command_line() -> ArgumentParser:
     parser = ArgumentParser(
         prog="verifiable-producer",
-        description="Writes increasing numbers to a topic, and tells as JSON which have arrived.",
+        description="Writes increasing numbers to a topic, and logs each outcome as JSON.",
     )
     add = parser.add_argument
     add("--topic", required=True, metavar="TOPIC", help="the topic to write to")
-    add("--max-messages", type=integer, default=-1, metavar="MAX-MESSAGES", help="-1: no end")
-    add("--throughput", type=integer, default=-1, metavar="THROUGHPUT", help="at most, a second")
-    add("--acks", type=integer, default=-1, choices=(0, 1, -1), help="who has to have a record")
+    add("--max-messages", type=integer, default=-1, metavar="MAX-MESSAGES", help="-1: unlimited")
+    add(
+        "--throughput",
+        type=integer,
+        default=-1,
+        metavar="THROUGHPUT",
+        help="records a second at most",
+    )
+    add("--acks", type=integer, default=-1, choices=(0, 1, -1), help="acknowledging replicas")
     add("--producer.config", dest="producer_config", metavar="CONFIG_FILE", help="properties")
     add(
         "--message-create-time",
         type=long,
         default=-1,
         metavar="CREATETIME",
-        help="the first record's timestamp; each later one has what has passed since added to it",
+        help="the first record's timestamp; later ones have the elapsed time added",
     )
-    add("--value-prefix", type=integer, metavar="VALUE-PREFIX", help="before each value, and a dot")
-    add("--repeating-keys", type=integer, metavar="REPEATING-KEYS", help="so many different keys")
+    add(
+        "--value-prefix",
+        type=integer,
+        metavar="VALUE-PREFIX",
+        help="a prefix of each value, followed by a dot",
+    )
+    add(
+        "--repeating-keys",
+        type=integer,
+        metavar="REPEATING-KEYS",
+        help="the number of different keys",
+    )
     add_connection(parser)
     return parser
 
 
 class _Run:
-    """The numbers of one run."""
+    """The counters of one run."""
 
     def __init__(self, chosen: Namespace) -> None:
         self.topic: str = chosen.topic
@@ -109,7 +125,7 @@ class _Run:
             return
         self.acked += 1
         at = delivery.result()
-        tell(
+        emit(
             "producer_send_success",
             key=key,
             value=value,
@@ -120,7 +136,7 @@ class _Run:
 
     def failed(self, key: str | None, value: str, error: BaseException) -> None:
         exception, _, message = in_java_words(error).partition(": ")
-        tell(
+        emit(
             "producer_send_error",
             topic=self.topic,
             key=key,
@@ -136,7 +152,7 @@ async def _produce(settings: ProducerSettings, chosen: Namespace) -> int:
     stopping = Stopping(run.stop)
     begun_s = time.monotonic()
     throttle = Throttle(chosen.throughput, begun_s)
-    tell("startup_complete")
+    emit("startup_complete")
     try:
         while not run.stopped and run.sent != chosen.max_messages:
             number = run.sent
@@ -160,9 +176,9 @@ async def _produce(settings: ProducerSettings, chosen: Namespace) -> int:
                 await asyncio.sleep(0)
     finally:
         await producer.close()
-    tell("shutdown_complete")
+    emit("shutdown_complete")
     elapsed_s = max(time.monotonic() - begun_s, 1e-9)
-    tell(
+    emit(
         "tool_data",
         sent=run.sent,
         acked=run.acked,

@@ -1,1 +1,1 @@
-"""What Kafka's tools share: flags, tables, formats."""
+"""Shared by Kafka's tools: flags, tables, formats."""

@@ -1,9 +1,10 @@
-"""The deprecated part of `kafka-acls`: what stands in the coordination store itself.
+"""The deprecated part of `kafka-acls`: changes ACLs in the coordination store itself.
 
     kafka-acls --authorizer-properties zookeeper.connect=localhost:2181 --list
 
-For ACLs that have to be there before any broker is: those of the brokers themselves. The store may
-be the embedded one of `odradek up`, by its directory. Texts are those of Kafka 3.9's `AclCommand`.
+For ACLs that must exist before the first broker starts: those of the brokers themselves. The store
+may be the embedded one of `odradek up`, by its directory. Texts are those of Kafka 3.9's
+`AclCommand`.
 """
 
 import asyncio
@@ -47,17 +48,16 @@ _PREFIX: Final = "authorizer."
 
 
 class StoredRights:
-    """The ACLs in a store, asked for as those of a cluster are."""
+    """The ACLs in a coordination store, with the interface of those of a cluster."""
 
     def __init__(self, admin: AclAdmin) -> None:
         self._admin = admin
 
     async def describe(self, wanted: Acl) -> list[Acl]:
-        """The ACLs that match."""
         return [_acl(binding) for binding in await self._admin.describe(AclFilter(*wanted))]
 
     async def create(self, acls: Sequence[Acl]) -> list[Outcome]:
-        """Store ACLs; of each, what was wrong with it."""
+        """Store ACLs; of each, its error or None."""
         outcomes: list[Outcome] = []
         sound = []
         for acl in acls:
@@ -73,18 +73,17 @@ class StoredRights:
         return outcomes
 
     async def delete(self, filters: Sequence[Acl]) -> None:
-        """Remove the ACLs that match."""
         for wanted in filters:
             await self._admin.delete(await self._admin.describe(AclFilter(*wanted)))
 
 
 def run(flags: Flags, work: Callable[[StoredRights], Awaitable[int]]) -> int:
-    """Do the work on the store that the properties name. Returns the exit code.
+    """Run `work` on the store that the properties name. Returns the exit code.
 
     Raises:
-        IllegalArgumentError: the properties are none; ConfigError: they name no store.
+        IllegalArgumentError: the properties are invalid; ConfigError: they name no store.
         FileError: the file for TLS cannot be read.
-        OdradekError: the store cannot be used, or whatever the work raises.
+        OdradekError: the store cannot be used, or any failure of the work.
     """
     authorizer = flags.text("authorizer", AUTHORIZERS[0])
     if authorizer not in AUTHORIZERS:
@@ -156,5 +155,5 @@ def _binding(acl: Acl) -> Binding:
 
 
 def warn() -> None:
-    """Say that this is no way to go on with."""
+    """Print Kafka's warning that this way is deprecated."""
     print(WARNING, file=sys.stderr)

@@ -1,8 +1,8 @@
 """Command lines in the manner of `argparse4j`, which some of Kafka's tools use.
 
-It is a port of Python's `argparse`; what differs is told as Java tells it: the usage and the error
-on stderr, exit code 1, of several arguments that are missing only the last is named, and of
-several that are unknown only the first.
+`argparse4j` is a port of Python's `argparse`; the differences follow Java: usage and error on
+stderr, exit code 1, of several missing arguments only the last is named, of several unknown ones
+only the first.
 """
 
 import argparse
@@ -21,7 +21,7 @@ _TOO_FEW: Final = "too few arguments"
 
 
 class BadArgumentsError(OdradekError):
-    """The command line is none; usage and error are said already."""
+    """The command line is invalid; usage and error have been printed."""
 
 
 class PrintVersion(argparse.Action):
@@ -34,17 +34,16 @@ class PrintVersion(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> NoReturn:
-        """Print it."""
         del parser, namespace, values, option_string
         print(version_text())
         raise SystemExit(0)
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """The arguments of one tool, or of one verb of it. A verb's place is called `verb`."""
+    """The arguments of one tool, or of one verb of it. The verb's argument is named `verb`."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line.
+        """Print usage and error.
 
         Raises:
             BadArgumentsError: always.
@@ -66,7 +65,7 @@ class ArgumentParser(argparse.ArgumentParser):
         raise SystemExit(1)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace | int:
-        """The options; or the exit code, when all has been printed."""
+        """The options; or the exit code, if help, version or an error has been printed."""
         try:
             self.check_options(arguments)
             return self.parse_args(list(arguments))
@@ -76,13 +75,13 @@ class ArgumentParser(argparse.ArgumentParser):
             return int(end.code or 0)
 
     def check_options(self, arguments: Sequence[str]) -> None:
-        """Refuse the first word that begins as an option and is none, or lacks its value.
+        """Refuse the first unknown option, or option without its value.
 
-        argparse4j reads from left to right, so this comes before what is required, and --help or
-        --version before it wins.
+        argparse4j reads from left to right, so this precedes the check of required options, and
+        an earlier --help or --version takes effect first.
 
         Raises:
-            BadArgumentsError: there is one.
+            BadArgumentsError: there is such an option.
         """
         words = list(arguments)
         while words:
@@ -119,17 +118,17 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def integer(text: str) -> int:
-    """A number of 32 bits, refused in Java's words."""
+    """A number of 32 bits, refused with Java's message."""
     return _number(text, 32, "Integer")
 
 
 def long(text: str) -> int:
-    """A number of 64 bits, refused in Java's words."""
+    """A number of 64 bits, refused with Java's message."""
     return _number(text, 64, "Long")
 
 
 def double(text: str) -> float:
-    """A number with a fraction, refused in Java's words."""
+    """A number with a fraction, refused with Java's message."""
     try:
         return float(text)
     except ValueError:

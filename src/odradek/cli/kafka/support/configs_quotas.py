@@ -1,7 +1,7 @@
 """The part of `kafka-configs` about users, clients and addresses: quotas, SCRAM credentials.
 
-Follows Kafka 3.9's `ConfigCommand`. An entity is told by types (`users`, `clients`, `ips`) and
-names side by side; the name "" is the default entity.
+Follows Kafka 3.9's `ConfigCommand`. An entity is a list of types (`users`, `clients`, `ips`) with a
+list of names; the name "" is the default entity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ async def describe_clients(cluster: Cluster, types: Sequence[str], names: Sequen
 
 def _print_scram_error(user: str, error: ApiError, *, asked: bool) -> None:
     if asked and java_text(error).startswith("org.apache.kafka.common.errors.ResourceNotFound"):
-        return  # a user may well have none
+        return  # a user without credentials is not an error
     name = java_text(error).partition(":")[0].rpartition(".")[2]
     print(
         f"Error retrieving SCRAM credential configs for user-principal '{user}': "
@@ -90,7 +90,7 @@ async def _print_quotas(cluster: Cluster, types: Sequence[str], names: Sequence[
 
 
 def _entity_hash(entity: QuotaEntity) -> int:
-    """`ClientQuotaEntity.hashCode`."""
+    """Java's `ClientQuotaEntity.hashCode`, for the order of a `HashMap`."""
     pairs = (
         string_hash(kind) ^ (0 if name is None else string_hash(name)) for kind, name in entity
     )
@@ -210,7 +210,7 @@ def credential_of(mechanism: str, text: str, *, printed: str) -> ScramCredential
     """`iterations=8192,password=secret`, or `password=secret` alone.
 
     Raises:
-        IllegalArgumentError: it is none, or too weak; `printed` is what the mechanism is called.
+        IllegalArgumentError: it is invalid, or too weak; `printed` is the mechanism's name.
         ApiError: UNACCEPTABLE_CREDENTIAL, the password is empty.
     """
     head, found, password = text.partition("password=")

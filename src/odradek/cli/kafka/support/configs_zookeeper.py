@@ -1,7 +1,7 @@
-"""The deprecated part of `kafka-configs`: what stands in the coordination store, by `--zookeeper`.
+"""The deprecated part of `kafka-configs`: changes the coordination store itself, by `--zookeeper`.
 
-For brokers that are not running yet: their options, so that they find them when they start, and
-users' SCRAM credentials, so that brokers which authenticate each other by them can start at all.
+For brokers that do not run yet: their options, which they read when they start, and the SCRAM
+credentials with which brokers authenticate each other.
 Rules and texts are those of Kafka 3.9's `ConfigCommand`.
 """
 
@@ -56,7 +56,7 @@ def run(
     to_add: Callable[[Flags], dict[str, str]],
     to_delete: Callable[[Flags], list[str]],
 ) -> int:
-    """Describe or alter what a broker or a user has. Returns the exit code."""
+    """Describe or alter options of a broker, or credentials of a user. Returns the exit code."""
     print(_WARNING, flush=True)
     tls = properties_of(flags.value("zk-tls-config-file"))
     (kind,) = types
@@ -171,7 +171,7 @@ async def _alter(
 def _credentials(
     user: str | None, added: Mapping[str, str], deleted: Sequence[str], message: str
 ) -> dict[str, str]:
-    """What is stored for these passwords."""
+    """The stored form of the credentials with these passwords."""
     if any(key not in SCRAM_MECHANISMS for key in (*added, *deleted)):
         raise IllegalArgumentError(f"requirement failed: {message}. {_ONLY_SCRAM}")
     if user is None:
@@ -179,7 +179,7 @@ def _credentials(
             "requirement failed: Unknown Dynamic Configuration: "
             f"HashSet({', '.join((*added, *deleted))})."
         )
-    from odradek.broker.admin.clients import scram_credential  # noqa: PLC0415 - for this alone
+    from odradek.broker.admin.clients import scram_credential  # noqa: PLC0415 - for credentials only
 
     stored = {}
     for mechanism, text in added.items():
@@ -192,7 +192,7 @@ def _credentials(
 
 
 def _check_options(added: Mapping[str, str]) -> None:
-    """Refuse what a broker could not take; what is not known is left to it."""
+    """Refuse invalid values of known options; unknown options are stored unchecked."""
     from odradek.config.broker import BROKER_OPTIONS, find  # noqa: PLC0415
     from odradek.config.option import InvalidConfigError  # noqa: PLC0415
 

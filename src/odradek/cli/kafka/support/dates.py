@@ -1,4 +1,4 @@
-"""Moments as Java's `SimpleDateFormat` writes them."""
+"""Formats times as Java's `SimpleDateFormat` does."""
 
 import re
 import time
@@ -16,7 +16,7 @@ def check_pattern(pattern: str) -> None:
     """Refuse what `SimpleDateFormat` refuses.
 
     Raises:
-        IllegalArgumentError: a letter that stands for nothing.
+        IllegalArgumentError: a letter without a meaning.
     """
     for match in _PIECE.finditer(pattern):
         if match[1] is None and match[2] not in _LETTERS:
@@ -24,9 +24,9 @@ def check_pattern(pattern: str) -> None:
 
 
 def java_date(moment_ms: int, pattern: str) -> str:
-    """A moment in local time. Year, month, day, hour, minute, second and millisecond are known.
+    """A time in the local zone, by the letters for year, month, day, hour, minute, second and ms.
 
-    Other letters stand as they are, for they are rare where machines read.
+    Other letters are printed unchanged: they do not occur in output for programs.
     """
     local = time.localtime(moment_ms / 1000)
 

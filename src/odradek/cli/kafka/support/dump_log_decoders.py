@@ -1,8 +1,8 @@
-"""How `kafka-dump-log` shows keys and values: text, numbers, and the records of internal topics.
+"""Decoders of `kafka-dump-log` for keys and values: text, numbers, records of internal topics.
 
-A decoder takes a record and gives what stands behind `key:` and behind `payload:`, each None if
-nothing does. The records of `__consumer_offsets` are shown as JSON, as Kafka 3.9 shows them, with
-the names of Kafka's message definitions; those of `__transaction_state` as a line of its own form.
+A decoder returns the texts after `key:` and `payload:` for a record, or None. Records of
+`__consumer_offsets` are printed as JSON as in Kafka 3.9, with the names of Kafka's message
+definitions; records of `__transaction_state` as a line in Kafka's format.
 """
 
 import base64
@@ -45,10 +45,10 @@ _CONSUMER: Final = "consumer"
 
 
 def decoder_of(chosen: str | None, key_class: str | None, value_class: str | None) -> Decoder:
-    """The decoder that the command line asks for.
+    """The decoder that the command line selects.
 
     Raises:
-        FileFormatError: there is none of that name.
+        FileFormatError: there is no decoder of that name.
     """
     match chosen:
         case "offsets-decoder":
@@ -59,7 +59,7 @@ def decoder_of(chosen: str | None, key_class: str | None, value_class: str | Non
             return _by_class(key_class, value_class)
         case _:
             raise FileFormatError(
-                f"--{chosen}: this is of KRaft or of tiered storage, and not read here"
+                f"--{chosen}: records of KRaft and of tiered storage are not supported"
             )
 
 
@@ -73,7 +73,7 @@ def _text(data: bytes) -> str:
 def _number(layout: Struct) -> Callable[[bytes], str]:
     def show(data: bytes) -> str:
         if len(data) < layout.size:
-            raise FileFormatError(f"{len(data)} bytes are no number of {layout.size}")
+            raise FileFormatError(f"{len(data)} bytes are not a number of {layout.size}")
         return str(layout.unpack_from(data)[0])
 
     return show
@@ -128,7 +128,7 @@ def _transaction_record(record: Record) -> tuple[str | None, str | None]:
         value = transaction_value(record.value)
     except UnreadableError as error:
         raise FileFormatError(
-            f"the record at offset {record.offset} is no transaction's: {error}"
+            f"the record at offset {record.offset} is not a transaction record: {error}"
         ) from None
     partitions = hash_order(
         [
@@ -197,7 +197,7 @@ def _group_value(key: Message, value: bytes) -> dict[str, Any]:
 
 
 def _protocol(message_class: type[Message], data: Any, otherwise: object) -> object:
-    """What consumers say to each other, if it can be read; a newer version is read as ours."""
+    """A message of the consumer protocol as JSON; a newer version is parsed as the newest known."""
     if len(data) < 2:
         return otherwise
     version = min(int.from_bytes(data[:2], "big", signed=True), message_class.SCHEMA.versions.last)
@@ -209,7 +209,7 @@ def _protocol(message_class: type[Message], data: Any, otherwise: object) -> obj
 
 
 def as_tree(message: Message, version: int) -> dict[str, Any]:
-    """A message as Kafka's JSON has it: the fields of that version, under Kafka's names."""
+    """A message in Kafka's JSON form: the fields of that version, with Kafka's names."""
     return {
         _camel(field.name): _value(getattr(message, field.name), version)
         for field in message.SCHEMA.fields

@@ -1,4 +1,4 @@
-"""The flags of Kafka's tools, read as `joptsimple` reads them, for that is what scripts rely on.
+"""Parses the flags of Kafka's tools as `joptsimple` does, because scripts rely on its rules.
 
     parser = Parser("Create, delete, describe, or change a topic.")
     parser.flag("list", help="List the topics.")
@@ -6,11 +6,10 @@
     flags = parser.parse(["--topic=a", "--list"])
     flags.has("list"), flags.value("topic")
 
-How it differs from `argparse`, and why that one will not do: `-list` is `--list`; a value may
-begin with a dash (`--time -1`); what a flag without a value is given after `=` is ignored; an
-option may be given many times, and it is an error only when one value is asked for; nothing is
-abbreviated; what is no option is left alone. Messages and exit codes are Kafka's
-(`CommandLineUtils`).
+The differences from `argparse`: `-list` is `--list`; a value may begin with a dash (`--time -1`); a
+value after `=` of a flag without a value is ignored; an option may be given many times, which is an
+error only if a single value is read; options cannot be abbreviated; other words are ignored.
+Messages and exit codes are Kafka's (`CommandLineUtils`).
 """
 
 import sys
@@ -29,7 +28,7 @@ _HELP_COLUMN: Final = 34
 
 
 class FlagError(OdradekError):
-    """The command line is none (joptsimple's OptionException); the text is joptsimple's."""
+    """The command line is invalid (joptsimple's OptionException); the text is joptsimple's."""
 
     def __init__(self, message: str, kind: str = "OptionException") -> None:
         super().__init__(message)
@@ -42,7 +41,7 @@ class UsageError(OdradekError):
     def __init__(self, message: str, parser: "Parser") -> None:
         super().__init__(message)
         self.parser = parser
-        self.hint = ""  # what Kafka's tool does not say: printed after its words and the help
+        self.hint = ""  # Odradek's own advice, printed after Kafka's message and the help
 
 
 class Option(NamedTuple):
@@ -52,21 +51,21 @@ class Option(NamedTuple):
     argument: str  # NONE, REQUIRED or OPTIONAL
     metavar: str
     help: str
-    separator: str | None  # one value is split there into many
+    separator: str | None  # splits one value into several
     integer: bool
-    only_with: tuple[str, ...] = ()  # it may be there with one of these alone
+    only_with: tuple[str, ...] = ()  # it is allowed only with one of these
 
     def __str__(self) -> str:
         return f"[{', '.join(self.names)}]"
 
 
 class Flags:
-    """What the command line gave."""
+    """The options and values of one command line."""
 
     def __init__(self, options: Mapping[str, Option]) -> None:
         self._options = options
         self._given: dict[tuple[str, ...], list[str]] = {}
-        self.order: list[Option] = []  # as they came, one for each time
+        self.order: list[Option] = []  # in the order given, with repetitions
         self.others: list[str] = []
 
     def note(self, option: Option, value: str | None) -> None:
@@ -93,10 +92,10 @@ class Flags:
         return list(self._given.get(self._options[name].names, ()))
 
     def value(self, name: str) -> str | None:
-        """The one value, None if there is none.
+        """The single value, or None.
 
         Raises:
-            FlagError: there are several.
+            FlagError: there are several values.
         """
         values = self.values(name)
         if len(values) > 1:
@@ -107,15 +106,14 @@ class Flags:
         return values[0] if values else None
 
     def text(self, name: str, default: str = "") -> str:
-        """The one value, or a default."""
         value = self.value(name)
         return default if value is None else value
 
     def integer(self, name: str, *, bits: int = 32) -> int | None:
-        """The one value as a number of so many bits.
+        """The single value as a number of so many bits, or None.
 
         Raises:
-            FlagError: it is none, or there are several.
+            FlagError: it is not such a number, or there are several values.
         """
         value = self.value(name)
         return None if value is None else to_integer(value, name, bits=bits)
@@ -125,7 +123,7 @@ def to_integer(value: str, name: str, *, bits: int = 32) -> int:
     """A value of an option as a number.
 
     Raises:
-        FlagError: it is none, or one of more bits.
+        FlagError: it is not a number of so many bits.
     """
     digits = value[1:] if value[:1] in ("-", "+") else value
     if digits.isascii() and digits.isdecimal() and -(1 << bits - 1) <= int(value) < 1 << bits - 1:
@@ -172,7 +170,7 @@ class Parser:
         self._add(Option(names, OPTIONAL, metavar, help, None, integer, only_with))
 
     def common(self) -> None:
-        """What every tool has."""
+        """Declare --help and --version, which every tool has."""
         self.flag("help", help="Print this.")
         self.flag("version", help="Print the version.")
 
@@ -196,7 +194,7 @@ class Parser:
         """Read a command line.
 
         Raises:
-            FlagError: an option there is not, or one without its value.
+            FlagError: an unknown option, or one without its value.
         """
         flags = Flags(self._options)
         queue = list(reversed(arguments))
@@ -227,7 +225,7 @@ class Parser:
     def _option(self, flags: Flags, word: str, queue: list[str]) -> None:
         name, equals, value = word.lstrip("-").partition("=")
         if name not in self._options and not word.startswith("--"):
-            # A cluster of letters; no tool of Kafka has one that is known.
+            # joptsimple reads `-abc` as the flags a, b and c; Kafka's tools have no such flags.
             name = next((letter for letter in name if letter not in self._options), name)
         option = self._options.get(name)
         if option is None:
@@ -254,7 +252,7 @@ class Parser:
     # ------------------------------------------------------------------------- rules
 
     def fail(self, message: str) -> NoReturn:
-        """Refuse the command line, and show how it is done.
+        """Refuse the command line; the help is printed, too.
 
         Raises:
             UsageError: always.
@@ -262,20 +260,20 @@ class Parser:
         raise UsageError(message, self)
 
     def require(self, flags: Flags, *names: str) -> None:
-        """These have to be there.
+        """Check that these options are given.
 
         Raises:
-            UsageError: one is not.
+            UsageError: one is missing.
         """
         for name in names:
             if not flags.has(name):
                 self.fail(f'Missing required argument "{self[name]}"')
 
     def refuse(self, flags: Flags, used: str, invalid: Iterable[str]) -> None:
-        """With one option, these must not be there.
+        """Check that these options are not given together with `used`.
 
         Raises:
-            UsageError: one is.
+            UsageError: one is given.
         """
         if not flags.has(used):
             return
@@ -284,7 +282,7 @@ class Parser:
                 self.fail(f'Option "{self[used]}" can\'t be used with option "{self[name]}"')
 
     def help_or_version(self, flags: Flags) -> int | None:
-        """Do what --help or --version asks for; the exit code, or None if neither is there.
+        """Handle --help and --version. Returns the exit code, or None if neither is given.
 
         Raises:
             UsageError: for help, which Kafka's tools print on stderr, with exit code 1.
@@ -297,13 +295,13 @@ class Parser:
         return None
 
     def begin(self, arguments: Sequence[str], *, uncaught: bool = False) -> Flags | int:
-        """What most tools begin with: the flags, or an exit code when all has been said.
+        """Parse the flags; or return an exit code, if --version or an error has been printed.
 
-        With `uncaught` a bad option is told as Java tells what nobody has caught.
+        With `uncaught` an invalid option is printed as an uncaught Java exception.
 
         Raises:
-            FlagError: an option there is not, or one without its value.
-            UsageError: for help, and where nothing at all is given.
+            FlagError: an unknown option, or one without its value.
+            UsageError: for --help, and for an empty command line.
         """
         if not arguments:
             self.fail(self.description)
@@ -318,8 +316,7 @@ class Parser:
         return flags if done is None else done
 
     def usage(self) -> str:
-        """The help."""
-        from textwrap import wrap  # noqa: PLC0415 - most calls ask for no help
+        from textwrap import wrap  # noqa: PLC0415 - for --help only
 
         lines = [
             "Option".ljust(_HELP_COLUMN) + "Description",
@@ -339,8 +336,8 @@ class Parser:
 
 
 def version_text() -> str:
-    """What --version prints: first, as scripts read it, the Kafka whose tools these are like."""
-    from odradek import __version__  # noqa: PLC0415 - asked for once in a blue moon
+    """The text of --version: first the version of Kafka that the tools follow; scripts parse it."""
+    from odradek import __version__  # noqa: PLC0415 - for --version only
 
     return f"{KAFKA_VERSION} (Odradek {__version__})"
 

@@ -1,6 +1,6 @@
-"""`kafka-consumer-groups --reset-offsets`: to where, within which bounds, and how it is told.
+"""`kafka-consumer-groups --reset-offsets`: computes, limits and prints the new offsets.
 
-The scenarios and their words are those of Kafka 3.9.
+The scenarios and messages are those of Kafka 3.9.
 """
 
 import csv
@@ -34,7 +34,7 @@ SCENARIOS: Final = (
 )  # fmt: skip
 _LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
-# What Java's admin client answers without a request.
+# Java's admin client reports this without a request.
 _NO_NAME: Final = "The given topic name '' cannot be represented in a request."
 
 Offsets = dict[TopicPartition, int]
@@ -43,11 +43,11 @@ Offsets = dict[TopicPartition, int]
 async def reset_offsets(
     cluster: Cluster, groups: Iterable[str], parser: Parser, flags: Flags
 ) -> dict[str, Offsets]:
-    """The offsets of each group after the reset; without --execute nothing is done.
+    """The offsets of each group after the reset; without --execute nothing is changed.
 
     Raises:
-        IllegalArgumentError, UsageError: what is asked for makes no sense.
-        ApiError: what brokers say.
+        IllegalArgumentError, UsageError: the options are invalid.
+        ApiError: a broker refuses a request.
     """
     reset: dict[str, Offsets] = {}
     for group_id in hash_order(groups, string_hash):
@@ -97,18 +97,18 @@ async def parse_topics(cluster: Cluster, topics: Iterable[str]) -> list[TopicPar
     """The partitions of `topic`, or of `topic:0,1`.
 
     Raises:
-        ApiError: there is no such topic.
-        ToolError: a number that is none.
+        ApiError: the topic does not exist.
+        ToolError: a partition is not a number.
     """
     return [partition for text in topics for partition in await partitions_of(cluster, text)]
 
 
 async def partitions_of(cluster: Cluster, text: str) -> list[TopicPartition]:
-    """The same of one.
+    """The partitions of one `topic` or `topic:0,1`.
 
     Raises:
-        ApiError: there is no such topic.
-        ArgumentError: it has a colon, and what follows are no numbers.
+        ApiError: the topic does not exist.
+        ArgumentError: the words after the colon are not numbers.
     """
     topic, colon, numbers = text.partition(":")
     if colon:
@@ -120,12 +120,12 @@ async def partitions_of(cluster: Cluster, text: str) -> list[TopicPartition]:
     try:
         (described,) = await admin.describe_topics(cluster, [topic])
     except ApiError as error:
-        raise ApiError(error.code) from None  # with the words of the code alone
+        raise ApiError(error.code) from None  # with the message of the code, as in Java
     return [TopicPartition(topic, p.partition_index) for p in described.partitions]
 
 
 class ArgumentError(IllegalArgumentError):
-    """A part of an argument that is none."""
+    """A part of an argument is invalid."""
 
 
 def _number(number: str, text: str) -> int:
@@ -169,7 +169,7 @@ async def _wanted(
     parser: Parser,
     flags: Flags,
 ) -> Offsets:
-    """Offsets that are named, which may be out of bounds."""
+    """The requested offsets, which may be out of bounds."""
     if flags.has("to-offset"):
         offset = flags.integer("to-offset", bits=64)
         assert offset is not None
@@ -194,7 +194,7 @@ def _offset(told: ListedOffset | ApiError) -> int:
 
 
 async def _at(cluster: Cluster, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
-    """The first record at or after a time; the end where there is none."""
+    """The offset of the first record at or after a time; the end offset if there is none."""
     found = await _listed(cluster, partitions, time_ms)
     rest = hash_order([p for p, offset in found.items() if offset < 0], partition_hash)
     for topic, index in rest:
@@ -230,7 +230,7 @@ def _planned(group_id: str, flags: Flags) -> Offsets:
 
 
 async def _within(cluster: Cluster, wanted: Offsets) -> Offsets:
-    """Offsets moved to where there are records, with a warning."""
+    """Offsets limited to those of existing records, with a warning."""
     starts = await _listed(cluster, wanted, EARLIEST)
     ends = await _listed(cluster, wanted, LATEST)
     for partition in hash_order(wanted, partition_hash):
@@ -258,7 +258,7 @@ def _datetime_ms(text: str) -> int:
         raise ParseError(
             "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
         )
-    # Without a zone it is UTC.
+    # A time without a zone is in UTC.
     full = text if any(sign in clock for sign in "+-Z") else f"{text}Z"
     wrong = ParseError(f'Unparseable date: "{full}"')
     if "." not in clock:
@@ -293,11 +293,11 @@ def _ago_ms(text: str) -> int:
 
 
 def read_csv(path: str, *, group: str | None) -> dict[str, Offsets]:
-    """The plan in a CSV file: topic, partition, offset; with the group before it if none is told.
+    """The plan in a CSV file: topic, partition, offset; the group comes first if `group` is None.
 
     Raises:
-        FileError: it cannot be read.
-        IllegalArgumentError: a line that is none; names it.
+        FileError: the file cannot be read.
+        IllegalArgumentError: a line is invalid; names the line.
     """
     plan: dict[str, Offsets] = {}
     rows = list(csv.reader(io.StringIO(read_text(path))))

@@ -1,6 +1,6 @@
 """The tables of `kafka-consumer-groups --describe`: offsets and lag, members, state.
 
-Columns, widths and what is said of groups without members are those of Kafka 3.9.
+Columns, widths and the messages about groups without members are those of Kafka 3.9.
 """
 
 import sys
@@ -26,7 +26,7 @@ _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning",
 
 
 class _Row(NamedTuple):
-    """One partition that a group reads, or has read."""
+    """One partition with a committed offset of the group, or assigned to a member."""
 
     partition: TopicPartition | None
     committed: int | None
@@ -37,14 +37,14 @@ class _Row(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many records are still to be read."""
+        """Records between the committed offset and the end; None if either is not known."""
         if self.committed is None or self.end is None or self.committed == -1:
             return None
         return self.end - self.committed
 
 
 async def describe(cluster: Cluster, groups: Iterable[str], flags: Flags) -> None:
-    """Print what is asked for of each group, sorted by name."""
+    """Print the table that the flags select for each group, sorted by name."""
     described = {group_id: await describe_group(cluster, group_id) for group_id in groups}
     has_rows = False
     for group_id in sorted(described):
@@ -60,7 +60,7 @@ async def describe(cluster: Cluster, groups: Iterable[str], flags: Flags) -> Non
 
 
 def _is_there(group: GroupDescription, rows: int) -> bool:
-    """Say what is to be said of a group's state; whether there is anything to be shown."""
+    """Print the message about a group's state. Returns whether there are rows to print."""
     name = group.group_id
     if group.state == DEAD:
         print(f"\nError: Consumer group '{name}' does not exist.")
@@ -77,7 +77,7 @@ def _is_there(group: GroupDescription, rows: int) -> bool:
 
 
 async def _print_offsets(cluster: Cluster, group: GroupDescription) -> bool:
-    """Print a table, with its last line not ended; False if there was nothing to be shown."""
+    """Print a table without a final line end. Returns False if there are no rows."""
     rows = await _rows(cluster, group) if group.state != DEAD else []
     if not _is_there(group, len(rows)):
         return False
@@ -140,7 +140,7 @@ def _rows_of(
 
 def _print_members(group: GroupDescription, *, verbose: bool) -> None:
     members = group.members
-    _is_there(group, len(members))  # Kafka prints the heading all the same
+    _is_there(group, len(members))  # Kafka prints the heading even for an empty table
     with_instance = any(member.instance_id for member in members)
     widths = [
         max([15, len(group.group_id)]),

@@ -1,7 +1,7 @@
-"""How Java prints things: the order of its hash maps, its numbers, its lists.
+"""Java's order of hash maps, and its formats of numbers and lists.
 
-Kafka's tools print many a list in the order of a `HashMap`, which depends on the keys alone. Ours
-print it in the same order, so that outputs can be compared line by line.
+Kafka's tools print many lists in the order of a `HashMap`, which depends only on the keys. These
+tools print the same order, so that outputs can be compared line by line.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(partition: tuple[str, int]) -> int:
-    """`TopicPartition.hashCode`."""
+    """Java's `TopicPartition.hashCode`, as 32 bits without a sign."""
     topic, index = partition
     return ((31 + index) * 31 + string_hash(topic)) & _MASK
 
@@ -31,9 +31,9 @@ def partition_hash(partition: tuple[str, int]) -> int:
 def hash_order(
     keys: Iterable[K], hash_of: Callable[[K], int], *, expected: int | None = None
 ) -> list[K]:
-    """Keys in the order of a `HashMap` they were put into one after the other.
+    """Keys in the iteration order of a `HashMap` into which they were put in this order.
 
-    `expected` is the capacity the map was made for, if it was given one.
+    `expected` is the initial capacity of the map, or None.
     """
     ordered = list(dict.fromkeys(keys))
     capacity = 16 if expected is None else 1 << max(0, expected - 1).bit_length()
@@ -44,7 +44,7 @@ def hash_order(
         value = hash_of(key)
         return (value ^ value >> 16) & (capacity - 1)
 
-    return sorted(ordered, key=bucket)  # stable: in a bucket they stay in order
+    return sorted(ordered, key=bucket)  # a stable sort keeps the order within a bucket
 
 
 def split(text: str, separator: str) -> list[str]:
@@ -56,7 +56,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def double(value: float) -> str:
-    """`Double.toString`."""
+    """A float in the format of Java's `Double.toString`."""
     if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
         return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")  # noqa: PLR0124
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -70,5 +70,5 @@ def double(value: float) -> str:
 
 
 def int_list(values: Iterable[object]) -> str:
-    """`List.toString`: [1, 2]."""
+    """A list in the format of Java's `List.toString`: [1, 2]."""
     return f"[{', '.join(map(str, values))}]"

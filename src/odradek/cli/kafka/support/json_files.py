@@ -1,6 +1,6 @@
-"""JSON files that tools are given: read, and refused with the line and column of what is wrong.
+"""Reads the JSON files of tools; errors name the line and the column.
 
-What is JSON but not what is wanted is told in the words of Kafka's `JsonValue`.
+Valid JSON with another structure than required is refused with the messages of Kafka's `JsonValue`.
 """
 
 import json
@@ -15,7 +15,7 @@ _NAMES: Final = {str: "String", int: "Integer", list: "JSON array", dict: "JSON 
 
 
 class JsonError(ToolError):
-    """A value of another kind than is wanted, or none."""
+    """A value is missing, or has another type than required."""
 
     exception = "com.fasterxml.jackson.databind.JsonMappingException"
 
@@ -37,8 +37,8 @@ def read_json(path: str) -> dict[str, Any]:
 
     Raises:
         FileError: it cannot be read.
-        OperationError: it is no JSON; names the file, the line and the column.
-        JsonError: it is no object.
+        OperationError: it is not JSON; names the file, the line and the column.
+        JsonError: it is not an object.
     """
     text = read_text(path)
     if not text.strip():
@@ -55,10 +55,10 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def objects(holder: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-    """The objects in a list; none where there is no list.
+    """The objects in the list `key`; empty if the field is missing.
 
     Raises:
-        JsonError: it is something else.
+        JsonError: it is not a list of objects.
     """
     if key in holder:
         for item in field(holder, key, list):
@@ -66,10 +66,10 @@ def objects(holder: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
 
 
 def field(holder: dict[str, Any], key: str, kind: type, *, name: str | None = None) -> Any:
-    """A field of an object; `name` is what Java calls the kind.
+    """A field of an object; `name` is Java's name of the type.
 
     Raises:
-        JsonError: it is not there, or of another kind.
+        JsonError: it is missing, or has another type.
     """
     if key not in holder:
         raise JsonError(f"No such field exists: `{key}`")
@@ -80,7 +80,7 @@ def list_of(holder: dict[str, Any], key: str, kind: type) -> list[Any]:
     """A list of values of one kind.
 
     Raises:
-        JsonError: it is none.
+        JsonError: it is not such a list.
     """
     return [_checked(value, kind) for value in field(holder, key, list)]
 
@@ -89,7 +89,7 @@ def topic_partition(holder: dict[str, Any]) -> TopicPartition:
     """The fields `topic` and `partition`.
 
     Raises:
-        JsonError: one is not there, or of another kind.
+        JsonError: one is missing, or has another type.
     """
     return TopicPartition(field(holder, "topic", str), field(holder, "partition", int))
 

@@ -1,6 +1,6 @@
-"""What `kafka-reassign-partitions` reads and writes: plans, topics to move, assignments as JSON.
+"""JSON of `kafka-reassign-partitions`: plans, topics to move, assignments.
 
-Formats and refusals are those of Kafka 3.9's `ReassignPartitionsCommand`.
+Formats and error messages are those of Kafka 3.9's `ReassignPartitionsCommand`.
 """
 
 import json
@@ -28,7 +28,7 @@ class Replica(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Which replicas partitions shall have, and in which directories if that matters."""
+    """The target replicas of partitions, and their log directories where the plan names them."""
 
     targets: list[tuple[TopicPartition, tuple[int, ...]]]
     directories: dict[Replica, str]
@@ -38,7 +38,7 @@ def read_plan(path: str) -> Plan:
     """The plan in a file.
 
     Raises:
-        ToolError: the file cannot be read, or says something that is no plan.
+        ToolError: the file cannot be read, or is not a plan.
     """
     document = read_json(path)
     _check_version(document)
@@ -62,10 +62,10 @@ def read_plan(path: str) -> Plan:
 
 
 def check_to_execute(plan: Plan) -> None:
-    """Refuse a plan that makes no sense.
+    """Check a plan before its execution.
 
     Raises:
-        CommandFailedError: it is empty, or says something twice.
+        CommandFailedError: it is empty, or has duplicates.
     """
     if not plan.targets:
         raise CommandFailedError("Partition reassignment list cannot be empty")
@@ -89,10 +89,10 @@ def check_to_execute(plan: Plan) -> None:
 
 
 def read_topics(path: str) -> list[str]:
-    """The topics to move, as a file names them.
+    """The topics in a file of --topics-to-move-json-file.
 
     Raises:
-        ToolError: the file cannot be read, or names none, or one twice.
+        ToolError: the file cannot be read, or names no topic, or one twice.
     """
     document = read_json(path)
     _check_version(document)
@@ -109,7 +109,7 @@ def parse_broker_list(text: str) -> list[int]:
     """`--broker-list 1,2,3`.
 
     Raises:
-        ToolError: not a number, or one twice.
+        ToolError: an id is not a number, or occurs twice.
     """
     brokers = [to_int(part) for part in text.split(",")]
     twice = _twice(brokers)
@@ -119,7 +119,7 @@ def parse_broker_list(text: str) -> list[int]:
 
 
 def format_assignment(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """An assignment as a plan, sorted by partition."""
+    """An assignment as the JSON of a plan, sorted by partition."""
     partitions = [
         {
             "topic": partition.topic,

@@ -1,6 +1,6 @@
-"""Throttles of `kafka-reassign-partitions`: which replicas, which brokers, set and cleared.
+"""Throttles of `kafka-reassign-partitions`: sets and clears them.
 
-As Kafka 3.9 does it: rates are options of brokers, throttled replicas are options of topics.
+As in Kafka 3.9 rates are options of brokers, and throttled replicas are options of topics.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 class Move(NamedTuple):
-    """From which brokers a partition is copied, and to which."""
+    """The source and target brokers of a partition's copies."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -32,7 +32,7 @@ def proposed_moves(
     targets: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """All moves there will be: those under way, and those to be begun in their stead."""
+    """All moves once the plan has started: its own, and active ones that it does not replace."""
     moves = {
         partition: Move(frozenset(move.replicas) - frozenset(move.adding), frozenset(move.adding))
         for partition, move in under_way.items()
@@ -47,10 +47,10 @@ def proposed_moves(
 async def throttle_moves(
     cluster: Cluster, moves: Mapping[TopicPartition, Move], bytes_per_s: int
 ) -> None:
-    """Hold moves to a rate.
+    """Limit the rate of moves between brokers.
 
     Raises:
-        ApiError: a topic or broker does not take it.
+        ApiError: an option of a topic or broker cannot be set.
     """
     changes: dict[admin.Resource, list[admin.Alteration]] = {}
     for option, side in ((_LEADER_REPLICAS, "sources"), (_FOLLOWER_REPLICAS, "destinations")):
@@ -74,10 +74,10 @@ def _throttled(moves: Mapping[TopicPartition, Move], side: str) -> dict[str, str
 
 
 async def throttle_directories(cluster: Cluster, brokers: Iterable[int], bytes_per_s: int) -> None:
-    """Hold moves between directories to a rate.
+    """Limit the rate of moves between directories.
 
     Raises:
-        ApiError: a broker does not take it.
+        ApiError: an option of a broker cannot be set.
     """
     change = [admin.Alteration(_DIRECTORY_RATE, str(bytes_per_s))]
     changes = {(admin.BROKER, str(broker)): change for broker in sorted(brokers)}
@@ -89,10 +89,10 @@ async def clear_throttles(
 ) -> None:
     """Remove every throttle that any reassignment of these partitions may have set.
 
-    Of all brokers, for nobody knows any more from which ones the partitions were copied.
+    On all brokers, because the former source brokers are not recorded.
 
     Raises:
-        ApiError: a broker or a topic does not take it; the others are clear all the same.
+        ApiError: an option cannot be removed; those of other brokers and topics are removed.
     """
     state = await admin.describe_cluster(cluster)
     brokers = sorted({n.id for n in state.nodes} | {b for _, ids in targets for b in ids})
@@ -116,7 +116,7 @@ async def clear_throttles(
 async def _each(
     cluster: Cluster, changes: Mapping[admin.Resource, Sequence[admin.Alteration]]
 ) -> dict[admin.Resource, ApiError | None]:
-    """Change each resource on its own, so that a broker that is down keeps no other from it."""
+    """Change each resource by its own request: an offline broker does not block the others."""
     outcomes: dict[admin.Resource, ApiError | None] = {}
     for resource, change in changes.items():
         try:

@@ -1,4 +1,4 @@
-"""Tools of Kafka's that have verbs; Java reads their command lines by argparse4j."""
+"""Options shared by Kafka's tools with verbs (argparse4j in Java)."""
 
 import argparse
 
@@ -8,7 +8,7 @@ CommandLine = ArgumentParser
 
 
 def connection_options(parser: argparse.ArgumentParser) -> None:
-    """Where the cluster is: brokers or controllers, one of the two."""
+    """Add `--bootstrap-server` and `--bootstrap-controller`, of which one is required."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap-server", metavar="host:port,...", help="Brokers.")
     where.add_argument("--bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
