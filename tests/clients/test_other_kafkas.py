@@ -214,7 +214,7 @@ def test_the_doctor_finds_a_broker_that_is_down(run: Run, kafka: Kafka) -> None:
         wait_until(lambda: len(run(first).stdout.splitlines()) == BROKERS)  # one is the heading
         wait_until(lambda: not run("topics --describe --unavailable-partitions").stdout)
         found = {f["kind"]: f for f in json.loads(run("doctor --json").stdout)["findings"]}
-        assert "broker 3 is away" in found["under-replicated"]["why"]
+        assert "broker 3 is offline" in found["under-replicated"]["why"]
     finally:
         last.start()
         last.wait()

@@ -243,7 +243,7 @@ def test_why_explains_a_restart_although_the_controller_moved(tmp_path):
 
         said = wait_for(reported)
         assert "t-0: broker 2 leads instead of the preferred replica 1 since" in said
-        assert "because broker 1 began to shut down; broker 1 is back since" in said
+        assert "because broker 1 began to shut down; broker 1 is registered again since" in said
         assert f"--bootstrap-server {bootstrap} --election-type preferred --topic t" in said
         assert "because the topic was created" in said
         assert "t-0: high watermark 0, the leader's LEO 0; leader 2" in said
@@ -255,7 +255,7 @@ def test_why_explains_a_restart_although_the_controller_moved(tmp_path):
         )
         # From another host: no directory, no HTTP, and no command that works only here.
         remote = odradek("why", "broker", "2", *kafka)
-        assert "broker 2 is away since" in remote
+        assert "broker 2 is offline since" in remote
         assert "start broker 2 on its host" in remote
     finally:
         odradek("down", *home)

@@ -149,7 +149,7 @@ def leader_killed(home: Home, _: Apart) -> list[Any]:
     home.create("payments", "1:2", min_insync_replicas=2)
     home.create("lonely", "1")
     home.do("kill", 1)
-    wait_for(lambda: "broker 1 is away since" in home.why("broker", 1)[0])
+    wait_for(lambda: "broker 1 is offline since" in home.why("broker", 1)[0])
     return [
         found(home, "under-replicated", about="orders-0, orders-1 and orders-2"),
         *home.why("topic", "orders"),

@@ -145,7 +145,7 @@ class ClusterFacts:
         for broker in sorted(ids):
             process = self.caller.process(broker)
             since = self.since(self.went_ms(broker))
-            said.append(f"broker {broker} is away{since}{f' ({process})' if process else ''}")
+            said.append(f"broker {broker} is offline{since}{f' ({process})' if process else ''}")
         return "; ".join(said)
 
 

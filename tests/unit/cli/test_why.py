@@ -74,9 +74,9 @@ HEAD = (
 OUT = "t-3: replica 2 is out of sync since 10:01:00 because broker 2 went offline; "
 WELL = "the preferred replica leads, and all replicas are in sync"
 GONE_SINCE = (
-    " since 10:01:00 because broker 2 is away (its process was killed); odradek start 2 --dir D"
+    " since 10:01:00 because broker 2 is offline (its process was killed); odradek start 2 --dir D"
 )
-AWAY = "broker 2 is away since 10:01:00 (its process was killed); odradek start 2 --dir D"
+AWAY = "broker 2 is offline since 10:01:00 (its process was killed); odradek start 2 --dir D"
 KILLED = Caller("b:9", " --dir D", {1: "running", 2: "killed"})
 CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on device"})
 
@@ -88,9 +88,9 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
         (
             picture(partition(), journal=[GONE, ELECTED, BACK]),
             [
-                HEAD + "broker 2 is back since 10:02:00; 8 % of its partitions are led by others, "
-                "the limit is 10 %: the next check, in 212 s, leaves it so; to move leadership "
-                f"now: {MOVE}"
+                HEAD + "broker 2 is registered again since 10:02:00; 8 % of its partitions are "
+                "led by others, the limit is 10 %: the next check, in 212 s, leaves it so; to move "
+                f"leadership now: {MOVE}"
             ],
         ),
         (
@@ -114,8 +114,8 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
             picture(partition(isr=[1], dead=[2]), journal=[GONE, ELECTED], brokers=(1,),
                     caller=Caller("b:9")),
             [
-                f"t-3: {each} since 10:01:00 because broker 2 is away; start broker 2 on its host "
-                "(odradek server-start server.properties, or its service)"
+                f"t-3: {each} since 10:01:00 because broker 2 is offline; start broker 2 on its "
+                "host (odradek server-start server.properties, or its service)"
                 for each in ("broker 1 leads instead of the preferred replica 2",
                              "replica 2 is out of sync")
             ],
@@ -123,8 +123,8 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
         (
             picture(partition(isr=[1]), journal=[GONE, ELECTED, BACK]),
             [
-                HEAD + "broker 2 is back since 10:02:00; replica 2 is not in sync yet: it leads "
-                "again after it has caught up",
+                HEAD + "broker 2 is registered again since 10:02:00; replica 2 is not in "
+                "sync yet: it leads again after it has caught up",
                 OUT + "it copies what it misses, and joins the ISR by itself",
             ],
         ),
@@ -148,10 +148,10 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
             picture(partition(leader=-1, isr=[2], dead=[2]), brokers=(1,), caller=CRASHED,
                     journal=[GONE, at(1, "LEFT_WITHOUT_LEADER", number=3)]),
             [
-                ("t-3: no leader since 10:01:00 because broker 2 is away (its process has ended by "
-                "itself: /data: No space left on device): clients can neither write nor read; only "
-                "broker 2 may lead, because every acknowledged record is only there; odradek start "
-                "2 --dir D; or, if records may be "
+                ("t-3: no leader since 10:01:00 because broker 2 is offline (its process has ended "
+                "by itself: /data: No space left on device): clients can neither write nor read; "
+                "only broker 2 may lead, because every acknowledged record is only there; odradek "
+                "start 2 --dir D; or, if records may be "
                 f"lost: {MOVE.replace('preferred', 'unclean')}")
             ],
         ),
@@ -168,7 +168,7 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
                     caller=Caller(local={3: "stopped"})),
             [
                 ("t-3: it is being moved to brokers 2 and 3 since 10:05:00: replica 3 is not in "
-                "sync yet and broker 3 is away: odradek start 3; to take it back: "
+                "sync yet and broker 3 is offline: odradek start 3; to take it back: "
                 "kafka-reassign-partitions --cancel --reassignment-json-file FILE")
             ],
         ),
@@ -231,7 +231,7 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
             Picture(None, [], NOW_MS, Caller("b:9"), foreign=[1, 2]),
             [
                 ("the controller reports no decisions: it runs on a broker that is not Odradek's "
-                "(brokers 1 and 2); what Kafka's protocol tells is in odradek doctor "
+                "(brokers 1 and 2); what Kafka's protocol offers is in odradek doctor "
                 "--bootstrap-server b:9 and kafka-topics --bootstrap-server b:9 --describe")
             ],
         ),
@@ -318,7 +318,7 @@ def test_what_was_decided_is_told_last_and_the_newest_of_it():
                 ("t-3: offline on broker 2: a log directory of broker 2 is offline; repair the "
                 "disk, then odradek restart 2"),
                 (
-                    "broker 2 came back with empty log directories at 10:04:00 (replicas there: "
+                    "broker 2 registered with empty log directories at 10:04:00 (replicas there: "
                     "7): its replicas are copied from their leaders again, and records that no "
                     "other replica had are lost"
                 ),

@@ -52,10 +52,10 @@ def test_a_stable_group_with_an_idle_member():
         f"its last rebalance began at {clock(NOW_MS - 6_000, NOW_MS)} because member b joined",
         "strategy range, leader a",
         "  range: t has 5 partitions for 3 members: 5 / 3 = 1 each, and 1 more for the first 2",
-        "  member  client  host  heard  partitions",
-        "  a       app     h     now    t: 0-2",
-        "  b       app     h     now    t: 3-4",
-        "  c       app     h     now    none",
+        "  member  client  host  heartbeat  partitions",
+        "  a       app     h     now        t: 0-2",
+        "  b       app     h     now        t: 3-4",
+        "  c       app     h     now        none",
         "c is idle: 5 partitions for 3 members; more partitions or fewer members put that right",
         f"the last offset was committed at {clock(NOW_MS, NOW_MS)}",
     ]
@@ -67,8 +67,8 @@ def test_a_group_that_waits_for_a_member():
                       awaited_for_ms=8_000))  # fmt: skip
 
     assert said[1] == (
-        "it rebalances because member b joined: it waits for JoinGroup of a; in 8 s it goes on "
-        "without"
+        "it rebalances because member b joined: it waits for JoinGroup of a; in 8 s it "
+        "continues without these members"
     )
     assert "  a       app     h     now           t: 0, 2" in said
     assert "  b       app     h     in JoinGroup  none" in said

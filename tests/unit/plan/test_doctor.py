@@ -49,7 +49,7 @@ def test_a_partition_without_a_leader():
         "offline",
         "t-0",
     )
-    assert "broker 3 is away" in finding.why
+    assert "broker 3 is offline" in finding.why
     assert finding.fix.startswith("start broker 3 on its host")
 
 
@@ -64,7 +64,7 @@ def test_fewer_in_sync_than_acks_all_needs():
     finding = only(facts({P0: Replicas((0, 3), 5, 0, (0,))}, isr_min={"t": 2}))
 
     assert (finding.severity, finding.kind) == (Severity.CRITICAL, "under-min-isr")
-    assert "broker 3 is away" in finding.why
+    assert "broker 3 is offline" in finding.why
 
 
 def test_a_replica_that_is_offline():
@@ -126,7 +126,7 @@ def test_a_reassignment_that_waits_for_a_broker():
     finding = only(facts(moves={P0: RunningReassignment((7,), (0,))}))
 
     assert (finding.kind, finding.subject) == ("stuck", "t-0")
-    assert "broker 7 is away" in finding.why
+    assert "broker 7 is offline" in finding.why
 
 
 @pytest.mark.parametrize(("age_ms", "hangs"), [(1_199_999, False), (1_200_001, True)])
@@ -213,13 +213,13 @@ def reported(**changed):
                   journal=[at(5_000, "BROKER_GONE", broker=1),
                            at(4_000, "LEFT_WITHOUT_LEADER", partition=0)]), "offline",
             (f"no leader since {CLOCK(NOW_MS - 4_000)}: clients can neither write nor read; broker "
-            f"1 is away since {CLOCK(NOW_MS - 5_000)} (its process was killed)"),
+            f"1 is offline since {CLOCK(NOW_MS - 5_000)} (its process was killed)"),
             "odradek start 1 --dir D; or",
         ),
         (
             facts({P0: Replicas((0, 1, 2), 5, 0, (0,))}, {0: None}, caller=Caller(
                 options=" --dir D", local={1: "killed", 2: "stopped"})), "under-replicated",
-            "broker 1 is away (its process was killed); broker 2 is away (it was stopped)",
+            "broker 1 is offline (its process was killed); broker 2 is offline (it was stopped)",
             "odradek start 1 --dir D; odradek start 2 --dir D; or, if it stays away",
         ),
         (

@@ -4,7 +4,7 @@ group orders: Stable since 10:00:00, generation 5, 3 members; coordinator broker
 its last rebalance was at 09:59:58 because member c-1 joined
 strategy range, leader c-1:
 orders: 10 partitions for 3 members: 4, 3 and 3 (10 / 3 = 3, and 1 more for the first 1)
-member  client  host       heard    partitions
+member  client  host       heartbeat  partitions
 c-1     app     127.0.0.1  0.3 s ago  orders: 0-3
 c-4 is idle: no partition is left for it
 """
@@ -21,7 +21,7 @@ from odradek.model.partition import TopicPartition
 from odradek.plan.commands import clock, some
 
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
-_HEADINGS: Final = ("member", "client", "host", "heard", "partitions")
+_HEADINGS: Final = ("member", "client", "host", "heartbeat", "partitions")
 _ASKED_FOR: Final = {"PreparingRebalance": "JoinGroup", "CompletingRebalance": "SyncGroup"}
 
 Group = Mapping[str, Any]
@@ -80,7 +80,11 @@ def _rebalance(group: Group, now_ms: int) -> Iterator[str]:
     because = f" because {reason}" if reason else ""
     if group["state"] in _REBALANCING:
         left_ms = group["awaited_for_ms"]
-        bound = "" if left_ms is None else f"; in {left_ms / 1000:.0f} s it goes on without"
+        bound = (
+            ""
+            if left_ms is None
+            else f"; in {left_ms / 1000:.0f} s it continues without these members"
+        )
         waits = some(group["awaited"]) or "more members"
         yield (
             f"it rebalances{because}: it waits for {_ASKED_FOR[group['state']]} of {waits}{bound}"
@@ -130,9 +134,9 @@ def _table(group: Group, parts: Parts) -> Iterator[str]:
     rows = [_HEADINGS]
     for m in group["members"]:
         silent = m["silent_ms"]
-        heard = f"in {m['waits']}" if m["waits"] else "-" if silent is None else ago(silent)
+        seen = f"in {m['waits']}" if m["waits"] else "-" if silent is None else ago(silent)
         name = m["instance_id"] or m["member_id"]
-        rows.append((name, m["client_id"], m["host"], heard, _ranges(parts[m["member_id"]])))
+        rows.append((name, m["client_id"], m["host"], seen, _ranges(parts[m["member_id"]])))
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADINGS))]
     for row in rows:
         yield "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()

@@ -63,15 +63,15 @@ def _rows(broker: int, leader: Replica, held: Mapping[int, Replica]) -> Iterator
         own = held.get(id_)
         start = "?" if own is None or own["role"] == "offline" else str(own["log_start_offset"])
         leo = max(0, follower["leo"])
-        heard = follower["fetched_ms_ago"] is not None or follower["in_sync"]
+        is_known = follower["fetched_ms_ago"] is not None or follower["in_sync"]
         yield (
             str(id_),
             "offline" if own is not None and own["role"] == "offline" else "follower",
             start,
-            str(leo) if heard else "?",
-            str(max(0, leader["leo"] - leo)) if heard else "?",
+            str(leo) if is_known else "?",
+            str(max(0, leader["leo"] - leo)) if is_known else "?",
             "yes" if follower["in_sync"] else "no",
-            ago(follower["caught_up_ms_ago"]) if heard else "?",
+            ago(follower["caught_up_ms_ago"]) if is_known else "?",
             "never" if follower["fetched_ms_ago"] is None else ago(follower["fetched_ms_ago"]),
         )
 

@@ -1,7 +1,7 @@
-"""Why a topic or a broker is as it is, in sentences: from the controller's state and the journal.
+"""Explains the state of a topic or a broker from the controller's report and the journal.
 
-Rules on values, for `odradek why`. A line names what it is about, says what is so, since when and
-because of what, and what to do. Partitions that differ in nothing but their number share a line.
+Pure functions for `odradek why`. A line names its subject, the state, since when, the cause, and
+what to do. Partitions that differ only in their number share a line.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from odradek.plan.commands import Caller, brokers, clock, some
 Entry = Mapping[str, Any]
 Partition = Mapping[str, Any]
 
-HISTORY: Final = 12  # entries of the journal that are shown at the end
+HISTORY: Final = 12  # entries of the journal that are printed at the end
 _ELECTED: Final = ("LEADER_ELECTED", "LEADER_ELECTED_UNCLEAN")
 _MOVED: Final = ("REASSIGNMENT_STARTED", "REASSIGNMENT_RESUMED", "REASSIGNMENT_COMPLETED",
                  "EPOCH_RAISED")  # fmt: skip
@@ -22,43 +22,43 @@ _WELL: Final = "the preferred replica leads, and all replicas are in sync"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What was found out. `state` is the controller's report, None if no controller answers."""
+    """The reports of the brokers. `state` is the controller's; None if no controller answers."""
 
     state: Mapping[str, Any] | None
     journal: Sequence[Entry]  # of all brokers, the oldest first
     now_ms: int
     caller: Caller = field(default_factory=Caller)
     directories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    isr_min: int = 1  # min.insync.replicas of the topic, as a leader of it says
-    foreign: Sequence[int] = ()  # brokers that serve and report nothing: not ours
+    isr_min: int = 1  # min.insync.replicas of the topic, reported by a leader
+    foreign: Sequence[int] = ()  # brokers that offer no reports: not Odradek's
 
     def clock(self, at_ms: int) -> str:
-        """When something was, as shortly as it can be said."""
+        """A time; with the date only if it is not today's."""
         return clock(at_ms, self.now_ms)
 
     def newest(self, true: Callable[[Entry], bool]) -> Entry | None:
-        """The last entry of which something is true."""
+        """The latest entry that satisfies the predicate."""
         return next((entry for entry in reversed(self.journal) if true(entry)), None)
 
     def last(self, verdict: str, broker: int) -> Entry | None:
-        """The last entry of this kind about a broker."""
+        """The latest entry with this verdict about a broker."""
         return self.newest(lambda e: e["verdict"] == verdict and e["broker"] == broker)
 
     def registered(self, broker: int) -> bool:
-        """Whether the controller counts it among the brokers."""
+        """Whether the controller has the broker in its state."""
         return self.state is not None and str(broker) in self.state["brokers"]
 
     def story(self, broker: int) -> str:
-        """When a broker went and came last, and what is known of its process; "" if nothing is."""
+        """Since when a broker is offline or registered again, and its process; "" if not known."""
         gone, came = self.last("BROKER_GONE", broker), self.last("BROKER_JOINED", broker)
         if not self.registered(broker):
-            since = f"broker {broker} is away" + (
+            since = f"broker {broker} is offline" + (
                 f" since {self.clock(gone['at_ms'])}" if gone else ""
             )
             process = self.caller.process(broker)
             return f"{since} ({process})" if process else since
         if gone and came and (came["at_ms"], came["number"]) >= (gone["at_ms"], gone["number"]):
-            return f"broker {broker} is back since {self.clock(came['at_ms'])}"
+            return f"broker {broker} is registered again since {self.clock(came['at_ms'])}"
         return ""
 
     def failed_directory(self, broker: int) -> str:
@@ -73,17 +73,17 @@ class Picture:
 
 
 class Line(NamedTuple):
-    """One thing that is so of one partition; equal ones of several partitions become one line."""
+    """A statement about one partition; equal ones of several partitions become one line."""
 
     partition: Partition
-    # {since}, {leads} and {elect:...} are filled in for all that share it.
+    # {since}, {leads} and {elect} are filled in for all partitions that share it.
     text: str
     since_ms: int | None = None
     election: str = ""  # the type of the leader election that the text proposes
 
 
 def grouped(picture: Picture, lines: Iterable[Line]) -> list[str]:
-    """Lines with one cause as one, in the order in which each came first."""
+    """Equal lines merged, in the order of their first occurrence."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         groups.setdefault((line.text, line.election), []).append(line)
@@ -106,7 +106,7 @@ def _one(picture: Picture, group: Sequence[Line]) -> str:
 
 
 def explain_topic(picture: Picture, topic: str, partition: int | None = None) -> list[str]:
-    """All that is to be said of a topic, or of one of its partitions."""
+    """The lines about a topic, or about one of its partitions."""
     decided = [
         e
         for e in picture.journal
@@ -231,7 +231,7 @@ def _repair(picture: Picture, broker: int) -> str:
 
 
 def _balance(state: Mapping[str, Any], due: Mapping[str, int]) -> str:
-    """Whether the periodic check will give leaderships back, and when it runs next."""
+    """Whether the periodic check will move leadership back, and when it runs next."""
     percent = 100 * due["led_by_others"] / due["should_lead"]
     limit, seconds = state["rebalance"]["percentage_max"], state["rebalance"]["in_seconds"]
     head = f"{percent:.0f} % of its partitions are led by others, the limit is {limit} %"
@@ -279,7 +279,7 @@ def _reassignment(picture: Picture, p: Partition) -> Iterator[Line]:
     waits = f"replica {_list(missing)} is not in sync yet" if missing else "all are in sync"
     if dead:
         waits += (
-            f" and {brokers(dead)} {'is' if len(dead) == 1 else 'are'} away: "
+            f" and {brokers(dead)} {'is' if len(dead) == 1 else 'are'} offline: "
             f"{picture.caller.bring_all_back(dead)}"
         )
     yield Line(
@@ -318,7 +318,7 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
 
 
 def explain_broker(picture: Picture, broker: int) -> list[str]:
-    """All that is to be said of a broker, from what the controller says."""
+    """The lines about a broker, from the controller's report."""
     decided = [e for e in picture.journal if e["verdict"] and e["broker"] == broker]
     return [*_broker(picture, broker), *_history(picture, decided)]
 
@@ -348,7 +348,7 @@ def _broker(picture: Picture, broker: int) -> Iterator[str]:
     emptied = picture.last("BROKER_EMPTY", broker)
     if emptied:
         yield (
-            f"broker {broker} came back with empty log directories at "
+            f"broker {broker} registered with empty log directories at "
             f"{picture.clock(emptied['at_ms'])} ({emptied['detail']}): its replicas are copied "
             "from their leaders again, and records that no other replica had are lost"
         )
@@ -406,11 +406,11 @@ def _history(picture: Picture, decided: Sequence[Entry]) -> Iterator[str]:
 
 
 def no_controller(picture: Picture) -> str:
-    """What to do where no broker says that it is the controller."""
+    """What to do if no broker reports that it is the controller."""
     if picture.foreign:
         return (
             f"the controller reports no decisions: it runs on a broker that is not Odradek's "
-            f"({brokers(picture.foreign)}); what Kafka's protocol tells is in "
+            f"({brokers(picture.foreign)}); what Kafka's protocol offers is in "
             + picture.caller.kafka("odradek doctor", "").rstrip()
             + " and "
             + picture.caller.kafka("kafka-topics", "--describe")
@@ -421,9 +421,9 @@ def no_controller(picture: Picture) -> str:
 
 
 def _because(picture: Picture, entry: Entry | None, ids: Sequence[int]) -> tuple[str, str]:
-    """The cause of a decision, and what else is known of these brokers' coming and going.
+    """The cause of a decision, and since when these brokers are offline or registered again.
 
-    Where the cause is that one went offline and it still is, the second would say the same again.
+    The second is "" if the cause is that they went offline and they still are.
     """
     stories = "; ".join(filter(None, map(picture.story, ids)))
     if entry is None:
@@ -432,7 +432,7 @@ def _because(picture: Picture, entry: Entry | None, ids: Sequence[int]) -> tuple
     if says == f"{brokers(ids)} went offline" and not any(map(picture.registered, ids)):
         known = "; ".join(filter(None, map(picture.caller.process, ids)))
         verb = "is" if len(ids) == 1 else "are"
-        return f" because {brokers(ids)} {verb} away{f' ({known})' if known else ''}", ""
+        return f" because {brokers(ids)} {verb} offline{f' ({known})' if known else ''}", ""
     return f" because {says}", stories
 
 
