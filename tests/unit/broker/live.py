@@ -464,7 +464,7 @@ def fetch(offsets, **more):
     return FetchRequest(**{"max_wait_ms": 500, "min_bytes": 1, "topics": named, **more})
 
 
-def told(response):
+def fetched(response):
     """The outcome of each partition: the error, or the values of the records."""
     return {
         (topic.topic or topic.topic_id, part.partition_index): (

@@ -16,7 +16,7 @@ VERSION_2 = {0: 12, 26: 5, 28: 5}
 VERSION_1 = {0: 11, 26: 4, 28: 4}
 
 
-async def told(live, version=4):
+async def offered(live, version=4):
     """The last versions of the three APIs, the level, and its epoch."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     response = await live.peer().ask(request, version)
@@ -53,9 +53,9 @@ class Other:
 def test_a_cluster_of_ours_offers_version_2():
     async def story(live):
         await level(live, 2)
-        assert await told(live) == (VERSION_2, 2, 1)
-        assert await told(live, 3) == (VERSION_2, 2, 1)
-        assert (await told(live, 2))[0] == VERSION_2
+        assert await offered(live) == (VERSION_2, 2, 1)
+        assert await offered(live, 3) == (VERSION_2, 2, 1)
+        assert (await offered(live, 2))[0] == VERSION_2
         assert await stored(live) == layout.Features(epoch=1, transaction_version=2)
         data, _ = await live.store.get(layout.FEATURE)
         assert layout.decode_feature(data).features == {}
@@ -69,11 +69,11 @@ def test_a_broker_of_another_kind_takes_it_back_and_its_end_brings_it_again():
         other = Other(live)
         await other.register()
         await level(live, 1)
-        assert await told(live) == (VERSION_1, 1, 2)
+        assert await offered(live) == (VERSION_1, 1, 2)
         assert await stored(live) == layout.Features(epoch=2, transaction_version=1)
         await other.store.close()
         await level(live, 2)
-        assert await told(live) == (VERSION_2, 2, 3)
+        assert await offered(live) == (VERSION_2, 2, 3)
 
     play(story)
 
@@ -86,7 +86,7 @@ def test_a_broker_of_ours_changes_nothing():
         await other.mark()
         await other.store.create(layout.broker_path(7), b"{}", ephemeral=True)
         await asyncio.sleep(1)
-        assert await told(live) == (VERSION_2, 2, 1)
+        assert await offered(live) == (VERSION_2, 2, 1)
 
     play(story)
 
@@ -120,7 +120,7 @@ def test_a_broker_uses_the_stored_level_only_if_all_brokers_have_a_mark():
 def test_it_can_be_held_back():
     async def story(live):
         await asyncio.sleep(1)
-        assert await told(live) == (VERSION_1, 1, 1)
+        assert await offered(live) == (VERSION_1, 1, 1)
 
     play(story, odradek_transaction_version_max=1)
 
@@ -330,7 +330,7 @@ def test_a_client_that_comes_too_early_is_answered_when_the_level_is_known():
         live.broker = live.make()
         starting = asyncio.create_task(live.start())
         await live.until(lambda: 9092 in live.network.listening)
-        answered = asyncio.create_task(told(live))
+        answered = asyncio.create_task(offered(live))
         await asyncio.sleep(2)
         assert not answered.done()
         await other.close()

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.live import fetch, play, produce, produced, told
+from tests.unit.broker.live import fetch, fetched, play, produce, produced
 
 from odradek.coord import layout, layout_odradek
 from odradek.coord.layout_config import encode_config, topic_entity
@@ -116,7 +116,7 @@ def test_who_is_connected_stays_connected_over_a_lost_session():
         await live.until(lambda: live.broker.controller.term is not None)
         await live.peer().ask(produce(live.batch(b"a")))
 
-        assert told(await waiting) == {T0: [b"a"]}
+        assert fetched(await waiting) == {T0: [b"a"]}
         assert not peer.closed
 
     play(story)

@@ -15,7 +15,7 @@ from odradek.wire.messages.update_metadata import (
 ID_A, ID_B = bytes(15) + b"a", bytes(15) + b"b"
 
 
-def told(*topics, brokers=(1,)):
+def update_metadata(*topics, brokers=(1,)):
     return UpdateMetadataRequest(
         controller_id=1,
         controller_epoch=1,
@@ -55,8 +55,8 @@ def cache():
 def test_later_words_add_to_earlier_ones():
     async def scenario():
         shown = cache()
-        shown.update(told(("t", ID_A, {0: 1})))
-        shown.update(told(("t", ID_A, {1: 2}), brokers=(1, 2)))
+        shown.update(update_metadata(("t", ID_A, {0: 1})))
+        shown.update(update_metadata(("t", ID_A, {1: 2}), brokers=(1, 2)))
         topic = shown.topic("t")
         assert topic is not None
         assert {index: known.leader for index, known in topic.partitions.items()} == {0: 1, 1: 2}
@@ -69,7 +69,7 @@ def test_later_words_add_to_earlier_ones():
 def test_a_leader_that_is_dead_is_no_leader():
     async def scenario():
         shown = cache()
-        shown.update(told(("t", ID_A, {0: 2})))
+        shown.update(update_metadata(("t", ID_A, {0: 2})))
         partition = shown.partition("t", 0)
         assert partition is not None
         assert shown.leader_of(partition) == -1
@@ -80,9 +80,9 @@ def test_a_leader_that_is_dead_is_no_leader():
 def test_a_deleted_topic_goes_with_its_last_partition():
     async def scenario():
         shown = cache()
-        shown.update(told(("t", ID_A, {0: 1, 1: 1})))
-        assert shown.update(told(("t", ID_A, {0: -2}))) == []
-        assert shown.update(told(("t", ID_A, {1: -2}))) == ["t"]
+        shown.update(update_metadata(("t", ID_A, {0: 1, 1: 1})))
+        assert shown.update(update_metadata(("t", ID_A, {0: -2}))) == []
+        assert shown.update(update_metadata(("t", ID_A, {1: -2}))) == ["t"]
         assert shown.topic("t") is None
         assert shown.topic_by_id(ID_A) is None
 
@@ -92,8 +92,8 @@ def test_a_deleted_topic_goes_with_its_last_partition():
 def test_a_topic_made_again_has_nothing_of_the_old_one():
     async def scenario():
         shown = cache()
-        shown.update(told(("t", ID_A, {0: 1, 1: 1})))
-        shown.update(told(("t", ID_B, {0: 1})))
+        shown.update(update_metadata(("t", ID_A, {0: 1, 1: 1})))
+        shown.update(update_metadata(("t", ID_B, {0: 1})))
         assert list(shown.topics["t"].partitions) == [0]
         assert shown.topic_by_id(ID_A) is None
         assert shown.topic_by_id(ID_B) is shown.topic("t")
@@ -105,7 +105,7 @@ def test_a_waiting_request_continues_when_the_metadata_has_it_or_the_time_is_up(
     async def scenario():
         loop = asyncio.get_running_loop()
         shown = cache()
-        loop.call_later(1, lambda: shown.update(told(("t", ID_A, {0: 1}))))
+        loop.call_later(1, lambda: shown.update(update_metadata(("t", ID_A, {0: 1}))))
         assert await shown.wait_until(lambda: shown.topic("t") is not None, 5000)
         assert loop.time() == 1
         assert not await shown.wait_until(lambda: shown.topic("x") is not None, 3000)

@@ -5,7 +5,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soon, told
+from tests.unit.broker.live import LOG_DIRS, fetch, fetched, play, produce, produced, soon
 
 from odradek.broker.replication.replica_manager import LeaderAndIsrPartition, StopReplicaPartition
 from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
@@ -167,7 +167,7 @@ def test_back_from_following_it_leads_on():
         await take(live, role(leader_epoch=2))
 
         assert produced(await peer.ask(produce(live.batch(b"b")))) == {T0: 1}
-        assert told(await peer.ask(fetch({T0: 0}), 12)) == {T0: [b"a", b"b"]}
+        assert fetched(await peer.ask(fetch({T0: 0}), 12)) == {T0: [b"a", b"b"]}
 
     play(story)
 

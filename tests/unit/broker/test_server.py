@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, told
+from tests.unit.broker.live import LOG_DIRS, fetch, fetched, play, produce, produced
 
 from odradek.coord import layout
 from odradek.log.directories import CLEAN_SHUTDOWN_FILE, META_FILE
@@ -270,7 +270,7 @@ def test_after_a_clean_stop_nothing_is_recovered_and_all_is_there():
             assert (log.leo, log.high_watermark) == (10, 10)
             assert log.config.retention_ms == 123_456
         answer = await live.peer().ask(fetch({("t", 2): 0}), 12)
-        assert told(answer) == {("t", 2): [b"a"] * 10}
+        assert fetched(answer) == {("t", 2): [b"a"] * 10}
 
     play(story)
 
@@ -310,7 +310,7 @@ def test_the_stop_answers_produces_and_fetches_and_ends_the_connections():
 
         not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert produced(waiting.result()) == {T0: not_leader}
-        assert told(fetching.result()) == {T0: not_leader, ("u", 0): not_leader}
+        assert fetched(fetching.result()) == {T0: not_leader, ("u", 0): not_leader}
         assert all(peer.closed for peer in peers)
         assert live.broker.purgatory.size == 0
         assert live.tree.find(layout.broker_path(0)) is None

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.broker.every_api import EXAMPLES, error_codes
-from tests.unit.broker.live import fetch, play, produce, produced, told
+from tests.unit.broker.live import fetch, fetched, play, produce, produced
 
 from odradek.broker.serving.quotas import NoQuotas
 from odradek.model.errors import ErrorCode
@@ -148,7 +148,7 @@ def test_others_are_not_held_up():
         await live.peer().ask(fetch({T0: 0}), BY_NAME)
         other = live.peer().send(fetch({T0: 0}), BY_NAME)
 
-        assert told(other.result()) == {T0: [b"a"]}
+        assert fetched(other.result()) == {T0: [b"a"]}
 
     play(story)
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.live import fetch, part_of, play, produce, produced, soon, told, values
+from tests.unit.broker.live import fetch, fetched, part_of, play, produce, produced, soon, values
 
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
@@ -167,7 +167,7 @@ async def read(live, partition=T0, *, offset=0, **more):
 
 
 async def read_values(live, partition=T0, **more):
-    return told(await read(live, partition, **more))[partition]
+    return fetched(await read(live, partition, **more))[partition]
 
 
 def test_what_is_committed_is_read_when_it_is_committed():
@@ -224,7 +224,7 @@ def test_a_waiting_reader_is_woken_by_the_end_of_the_transaction():
         await client.end()
         await client.at_rest()
 
-        assert told(await soon(waiting)) == {T0: [b"x" * 5_000]}
+        assert fetched(await soon(waiting)) == {T0: [b"x" * 5_000]}
 
     play(story)
 

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 
-from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, told
+from tests.unit.broker.live import LOG_DIRS, fetch, fetched, play, produce, produced
 
 from odradek.log.disk import StorageError
 from odradek.model.errors import ErrorCode
@@ -43,7 +43,7 @@ async def filled(live, count=5, size=100):
 
 async def read_all(live):
     answer = await live.peer().ask(fetch({T0: live.log().log_start_offset}), 12)
-    return told(answer)[T0]
+    return fetched(answer)[T0]
 
 
 def partitions_in(live, path):
@@ -87,9 +87,9 @@ def test_a_replica_moves_under_writes():
             written += 1
 
         assert live.log().leo == live.log().high_watermark == written
-        assert len(told(await waiting)[T0]) >= 20
+        assert len(fetched(await waiting)[T0]) >= 20
         answer = await peer.ask(fetch({T0: written - 20}, max_bytes=1 << 30), 12)
-        assert told(answer)[T0] == [b"y" * 40_000] * 20
+        assert fetched(answer)[T0] == [b"y" * 40_000] * 20
 
     play(story)
 

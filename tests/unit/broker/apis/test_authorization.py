@@ -139,8 +139,8 @@ def test_who_may_not_describe_a_topic_cannot_tell_it_from_one_that_is_not_there(
         peer = live.peer()
         states = [DeleteTopicState(name=None, topic_id=id_) for id_ in (topic_id, b"?" * 16)]
         request = DeleteTopicsRequest(topics=states, timeout_ms=100)
-        for told in (await peer.ask(request)).responses:
-            assert (told.name, told.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+        for answer in (await peer.ask(request)).responses:
+            assert (answer.name, answer.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
         topics = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="absent")]
         one, other = (await peer.ask(MetadataRequest(topics=topics))).topics
         assert one.error_code == other.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -157,9 +157,9 @@ def test_with_describe_and_without_delete_the_error_is_topic_authorization_faile
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
         )
-        (told,) = (await live.peer().ask(request)).responses
+        (answer,) = (await live.peer().ask(request)).responses
 
-        assert told.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert live.partition() is not None
 
     play(story)
@@ -170,11 +170,11 @@ def test_a_created_topics_options_need_describe_configs():
         create = (AclOperation.CREATE, ResourceType.TOPIC, "new")
         live.broker.requests._authorizer = Only(create)
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
-        (told,) = (await live.peer().ask(CreateTopicsRequest(topics=[topic]))).topics
+        (answer,) = (await live.peer().ask(CreateTopicsRequest(topics=[topic]))).topics
 
-        assert told.error_code == ErrorCode.NONE
-        assert told.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert (told.num_partitions, told.replication_factor, told.configs) == (-1, -1, None)
+        assert answer.error_code == ErrorCode.NONE
+        assert answer.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (answer.num_partitions, answer.replication_factor, answer.configs) == (-1, -1, None)
 
     play(story)
 
@@ -196,16 +196,16 @@ def test_cluster_operations_are_answered_if_asked_for_and_with_describe(version)
         ):
             live.broker.requests._authorizer = Only(*acls)
             peer = live.peer()
-            told = await peer.ask(request, version)
-            assert told.cluster_authorized_operations == bits
-            told = await peer.ask(quiet, version)
-            assert told.cluster_authorized_operations == NOT_ASKED_FOR
-            told = await peer.ask(
+            answer = await peer.ask(request, version)
+            assert answer.cluster_authorized_operations == bits
+            answer = await peer.ask(quiet, version)
+            assert answer.cluster_authorized_operations == NOT_ASKED_FOR
+            answer = await peer.ask(
                 DescribeClusterRequest(include_cluster_authorized_operations=True)
             )
-            assert told.cluster_authorized_operations == bits
-            told = await peer.ask(DescribeClusterRequest())
-            assert told.cluster_authorized_operations == NOT_ASKED_FOR
+            assert answer.cluster_authorized_operations == bits
+            answer = await peer.ask(DescribeClusterRequest())
+            assert answer.cluster_authorized_operations == NOT_ASKED_FOR
 
     play(story)
 

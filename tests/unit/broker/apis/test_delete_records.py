@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.live import fetch, play, produce, soon, told
+from tests.unit.broker.live import fetch, fetched, play, produce, soon
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.delete_records import (
@@ -34,10 +34,10 @@ def test_what_is_below_the_offset_goes(offset, low_watermark):
         assert await delete(live, offset) == low_watermark
         assert live.log().log_start_offset == low_watermark
         answer = await live.peer().ask(fetch({T0: low_watermark}, max_wait_ms=0), 12)
-        assert told(answer) == {T0: [b"a"] * (5 - low_watermark)}
+        assert fetched(answer) == {T0: [b"a"] * (5 - low_watermark)}
         if low_watermark:
             answer = await live.peer().ask(fetch({T0: low_watermark - 1}), 12)
-            assert told(answer) == {T0: ErrorCode.OFFSET_OUT_OF_RANGE}
+            assert fetched(answer) == {T0: ErrorCode.OFFSET_OUT_OF_RANGE}
 
     play(story)
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from tests.unit.broker.live import (
     fetch,
+    fetched,
     part_of,
     play,
     produce,
     soon,
-    told,
     values,
 )
 
@@ -76,7 +76,7 @@ def test_an_append_wakes_waiting_fetches():
         assert not answer.done()
         await live.peer().ask(produce(live.batch(b"a")))
 
-        assert told(await soon(answer)) == {T0: [b"a"]}
+        assert fetched(await soon(answer)) == {T0: [b"a"]}
         assert live.broker.purgatory.size == 0
 
     play(story)
@@ -88,7 +88,7 @@ def test_one_waits_for_all_its_partitions_and_the_first_to_come_answers():
         answer = live.peer().send(fetch({T0: 0, T1: 0}, max_wait_ms=NEVER_MS), BY_NAME)
         live.append(b"b", index=1)
 
-        assert told(await soon(answer)) == {T0: [], T1: [b"b"]}
+        assert fetched(await soon(answer)) == {T0: [], T1: [b"b"]}
 
     play(story)
 
@@ -105,7 +105,7 @@ def test_min_bytes_are_waited_for_over_many_appends():
             assert not answer.done()
         live.append(b"x" * 100)
 
-        assert {name: len(found) for name, found in told(await soon(answer)).items()} == {
+        assert {name: len(found) for name, found in fetched(await soon(answer)).items()} == {
             T0: 2,
             T1: 1,
         }
@@ -123,7 +123,7 @@ def test_what_is_there_already_counts_towards_min_bytes():
         assert not answer.done()
         live.append(b"y" * 100)
 
-        assert told(await soon(answer)) == {T0: [b"x" * 100, b"y" * 100]}
+        assert fetched(await soon(answer)) == {T0: [b"x" * 100, b"y" * 100]}
 
     play(story)
 
@@ -135,7 +135,7 @@ def test_what_is_below_min_bytes_is_answered_when_the_time_is_up():
         started = live.loop.time()
         answer = await live.peer().ask(fetch({T0: 0}, min_bytes=1 << 20, max_wait_ms=300), BY_NAME)
 
-        assert told(answer) == {T0: [b"a"]}
+        assert fetched(answer) == {T0: [b"a"]}
         assert 0.3 <= live.loop.time() - started < 0.32
 
     play(story)
@@ -149,7 +149,7 @@ def test_the_end_of_a_segment_is_answered_at_once_if_another_stands_behind_it():
         request = fetch({T0: 0}, min_bytes=2_000, max_wait_ms=NEVER_MS)
         answer = live.peer().send(request, BY_NAME)
 
-        assert told(await soon(answer)) == {T0: [b"x" * 600]}
+        assert fetched(await soon(answer)) == {T0: [b"x" * 600]}
 
         last = live.peer().send(fetch({T0: 1}, min_bytes=2_000, max_wait_ms=NEVER_MS), BY_NAME)
         await asyncio.sleep(0.01)
@@ -185,7 +185,7 @@ def test_consumers_read_what_is_committed_and_are_woken_by_the_high_watermark():
         assert not answer.done()
         await followed(live, 3, 1)
 
-        assert told(await soon(answer)) == {T0: [b"a"]}
+        assert fetched(await soon(answer)) == {T0: [b"a"]}
 
     play(story)
 
@@ -231,7 +231,7 @@ def test_only_the_first_partition_with_data_may_go_above_the_limit():
         live.append(b"x" * 1000, index=1)
         live.append(b"y" * 1000, index=2)
         offsets = {("t", n): 0 for n in range(3)}
-        answer = told(await live.peer().ask(fetch(offsets, max_bytes=100), BY_NAME))
+        answer = fetched(await live.peer().ask(fetch(offsets, max_bytes=100), BY_NAME))
 
         assert answer == {T0: [], T1: [b"x" * 1000], ("t", 2): []}
 
@@ -246,7 +246,7 @@ def test_what_fits_is_given_up_to_max_bytes():
             for _ in range(3):
                 live.append(b"x" * 100, index=index)
         request = fetch({T0: asked(0, max_bytes=2 * size), T1: 0}, max_bytes=4 * size)
-        answer = told(await live.peer().ask(request, BY_NAME))
+        answer = fetched(await live.peer().ask(request, BY_NAME))
 
         assert {name: len(found) for name, found in answer.items()} == {T0: 2, T1: 2}
 
@@ -258,7 +258,7 @@ def test_the_brokers_own_limit_holds():
         await live.topic("t", 2)
         for index in (0, 1):
             live.append(b"x" * 2000, index=index)
-        answer = told(await live.peer().ask(fetch({T0: 0, T1: 0}), BY_NAME))
+        answer = fetched(await live.peer().ask(fetch({T0: 0, T1: 0}), BY_NAME))
 
         assert {name: len(found) for name, found in answer.items()} == {T0: 1, T1: 0}
 
@@ -290,7 +290,7 @@ def test_a_consumer_behind_the_high_watermark_waits_for_it():
             live.append(b"a")
         answer = await live.peer().ask(fetch({T0: 2}, max_wait_ms=50), BY_NAME)
 
-        assert told(answer) == {T0: []}, "offset 2 is there, and not committed"
+        assert fetched(answer) == {T0: []}, "offset 2 is there, and not committed"
 
     play(story)
 
@@ -302,7 +302,7 @@ def test_unknown_and_elsewhere():
         offsets = {("t", 9): 0, ("absent", 0): 0, ("followed", 0): 0, T0: 0}
         answer = live.peer().send(fetch(offsets, max_wait_ms=NEVER_MS), BY_NAME)
 
-        assert told(answer.result()) == {
+        assert fetched(answer.result()) == {
             ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("followed", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -319,7 +319,7 @@ def test_topic_ids_are_resolved_and_unknown_ones_said():
         unknown = b"?" * 16
         answer = await live.peer().ask(fetch({(known, 0): 0, (unknown, 0): 0, (known, 9): 0}))
 
-        assert told(answer) == {
+        assert fetched(answer) == {
             (known, 0): [b"a"],
             (unknown, 0): ErrorCode.UNKNOWN_TOPIC_ID,
             (known, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -338,7 +338,7 @@ def test_leader_epochs_fence_the_asker():
             (-1, []),
         ):
             request = fetch({T0: asked(0, current_leader_epoch=epoch)}, max_wait_ms=0)
-            assert told(await live.peer().ask(request, BY_NAME)) == {T0: error}
+            assert fetched(await live.peer().ask(request, BY_NAME)) == {T0: error}
 
     play(story)
 
@@ -360,7 +360,7 @@ def test_a_new_leader_epoch_answers_waiting_fetches(order, error):
         await asyncio.sleep(0.01)
 
         assert answer.done()
-        assert told(answer.result()) == {T0: error}
+        assert fetched(answer.result()) == {T0: error}
 
     play(story)
 
@@ -375,11 +375,11 @@ def test_deletion_answers_waiting_fetches():
             DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
         )
 
-        assert told(await soon(by_name))[T0] in (
+        assert fetched(await soon(by_name))[T0] in (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
-        assert told(await soon(by_id))[topic_id, 0] in (
+        assert fetched(await soon(by_id))[topic_id, 0] in (
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
@@ -393,7 +393,7 @@ def test_the_stop_of_the_broker_answers_waiting_fetches():
         answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
         await live.broker.stop()
 
-        assert told(answer.result()) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert fetched(answer.result()) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     play(story)
 
@@ -412,7 +412,7 @@ def test_what_may_not_be_read_fails_alone_and_does_not_show_whether_it_exists():
         )
         answer = await live.peer().ask(fetch({T0: 0, ("secret", 0): 0, ("absent", 0): 0}), BY_NAME)
 
-        assert told(answer) == {
+        assert fetched(answer) == {
             T0: [b"a"],
             ("secret", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ("absent", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -437,7 +437,7 @@ def test_only_clients_with_cluster_action_fetch_as_followers(version):
             request.replica_state = ReplicaState(replica_id=2, replica_epoch=1)
         answer = await live.peer().ask(request, version)
 
-        assert set(told(answer).values()) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        assert set(fetched(answer).values()) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         assert live.partition().leader.followers[2].leo == -1, "and acknowledges nothing"
 
     play(story)
@@ -513,10 +513,10 @@ def test_a_marker_that_is_not_replicated_ends_nothing():
         live.mark(ControlType.COMMIT, 5)
         await followed(live, 2, 1)
         request = fetch({T0: 0}, isolation_level=READ_COMMITTED, max_wait_ms=0)
-        assert told(await live.peer().ask(request, BY_NAME)) == {T0: []}
+        assert fetched(await live.peer().ask(request, BY_NAME)) == {T0: []}
 
         await followed(live, 2, 2)
-        assert told(await live.peer().ask(request, BY_NAME)) == {T0: [b"a"]}
+        assert fetched(await live.peer().ask(request, BY_NAME)) == {T0: [b"a"]}
 
     play(story)
 
@@ -635,7 +635,7 @@ def test_a_follower_that_waits_is_woken_by_an_append():
         answer = live.peer().send(fetch({T0: 0}, replica_id=2, max_wait_ms=NEVER_MS), BY_NAME)
         live.append(b"a")
 
-        assert told(await soon(answer)) == {T0: [b"a"]}
+        assert fetched(await soon(answer)) == {T0: [b"a"]}
 
     play(story)
 
@@ -797,7 +797,7 @@ def test_what_is_not_in_memory_is_loaded_and_then_answered():
         answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
         assert not answer.done(), "the disk is asked, and the loop goes on"
 
-        assert told(await soon(answer)) == {T0: [b"a"]}
+        assert fetched(await soon(answer)) == {T0: [b"a"]}
 
     play(story)
 
@@ -811,7 +811,7 @@ def test_many_cold_partitions():
         offsets = {("t", index): 0 for index in range(8)}
         answer = await live.peer().ask(fetch(offsets, max_wait_ms=NEVER_MS), BY_NAME)
 
-        assert told(answer) == {key: [b"a"] for key in offsets}
+        assert fetched(answer) == {key: [b"a"] for key in offsets}
 
     play(story)
 
@@ -824,7 +824,7 @@ def test_a_disk_slower_than_the_asker_does_not_make_it_wait():
         started = live.loop.time()
         answer = await live.peer().ask(fetch({T0: 0}, max_wait_ms=200), BY_NAME)
 
-        assert told(answer) == {T0: []}
+        assert fetched(answer) == {T0: []}
         assert live.loop.time() - started < 0.22
         live.disk.cold_share = 0.0
 
@@ -842,11 +842,11 @@ def test_a_read_that_fails_is_a_storage_error_and_takes_the_directory_along(cold
         peer = live.peer()
         answer = await peer.ask(fetch({T0: 0, T1: 0}, max_wait_ms=100), BY_NAME)
 
-        assert told(answer)[T0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert fetched(answer)[T0] == ErrorCode.KAFKA_STORAGE_ERROR
         assert not peer.closed
         live.disk.faults.clear()
         answer = await peer.ask(fetch({T0: 0, T1: 0}), BY_NAME)
-        assert told(answer) == {T0: ErrorCode.KAFKA_STORAGE_ERROR, T1: [b"a"]}
+        assert fetched(answer) == {T0: ErrorCode.KAFKA_STORAGE_ERROR, T1: [b"a"]}
 
     play(story)
 
@@ -872,7 +872,7 @@ def test_what_is_read_late_is_all_there():
         request = fetch({T0: asked(0, max_bytes=50 << 20), T1: asked(0, max_bytes=50 << 20)})
         response = await live.peer().ask(request, BY_NAME)
 
-        assert told(response) == wanted
+        assert fetched(response) == wanted
 
     play(story)
 
@@ -885,7 +885,7 @@ def test_records_that_are_not_in_memory_when_their_turn_comes_are_waited_for():
         response = await live.peer().ask(request, BY_NAME)
         live.disk.cold_share = 0.0
 
-        assert told(response)[T0] == wanted[T0]
+        assert fetched(response)[T0] == wanted[T0]
 
     play(story)
 
@@ -900,7 +900,7 @@ def test_a_fetch_behind_one_that_waits_is_executed_when_that_is_answered():
         live.append(b"b", index=1)
         await first
 
-        assert told(await second) == {T1: [b"a", b"b"]}, "as it is now, not as it was"
+        assert fetched(await second) == {T1: [b"a", b"b"]}, "as it is now, not as it was"
         assert live.broker.purgatory.size == 0
 
     play(story)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.broker.live import LOG_DIRS, Live, fetch, part_of, play, soon, told
+from tests.unit.broker.live import LOG_DIRS, Live, fetch, fetched, part_of, play, soon
 from tests.unit.broker.test_following import Leader, answer, batch, part
 
 import odradek.sim.world.loop as sim
@@ -60,7 +60,7 @@ def test_without_a_selector_consumers_read_from_the_leader():
         await leads(live)
         answer = await live.peer().ask(fetch({T0: 0}, rack_id="b"), BY_NAME)
         assert part_of(answer).preferred_read_replica == -1
-        assert told(answer) == {T0: [b"x"] * 5}
+        assert fetched(answer) == {T0: [b"x"] * 5}
 
     play(story, broker_rack="a")
 
@@ -92,10 +92,10 @@ def test_a_follower_serves_consumers_below_its_high_watermark():
         records = batch(0, b"a") + batch(1, b"b")
         leader = await follows(live, answer(part(records=records, high_watermark=1)))
         peer = live.peer()
-        assert told(await peer.ask(fetch({T0: 0}, rack_id="a"), BY_NAME)) == {T0: [b"a"]}
+        assert fetched(await peer.ask(fetch({T0: 0}, rack_id="a"), BY_NAME)) == {T0: [b"a"]}
         waiting = peer.send(fetch({T0: 1}, rack_id="a", max_wait_ms=10_000), BY_NAME)
         leader.reply(answer(part(records=batch(2, b"c"), high_watermark=3)))
-        assert told(await soon(waiting)) == {T0: [b"b", b"c"]}
+        assert fetched(await soon(waiting)) == {T0: [b"b", b"c"]}
 
     play(story, **NEAR)
 
@@ -104,7 +104,7 @@ def test_a_follower_refuses_consumers_of_versions_without_racks():
     async def story(live):
         await follows(live, answer(part(records=batch(0, b"a"), high_watermark=1)))
         answered = await live.peer().ask(fetch({T0: 0}), 10)
-        assert told(answered) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert fetched(answered) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     play(story, **NEAR)
 
@@ -113,7 +113,7 @@ def test_a_follower_without_a_selector_refuses_consumers():
     async def story(live):
         await follows(live, answer(part(records=batch(0, b"a"), high_watermark=1)))
         answered = await live.peer().ask(fetch({T0: 0}, rack_id="a"), BY_NAME)
-        assert told(answered) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert fetched(answered) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     play(story, broker_rack="a")
 

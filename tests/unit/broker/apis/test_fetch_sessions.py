@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.unit.broker.live import fetch, part_of, play, soon, told, values
+from tests.unit.broker.live import fetch, fetched, part_of, play, soon, values
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -52,12 +52,12 @@ def test_a_new_session_names_all_and_then_only_changes():
         fetcher = Fetcher(live)
         first = await fetcher.ask({T0: 0, T1: 0, T2: 0})
         assert first.session_id > 0
-        assert told(first) == {T0: [b"a"], T1: [], T2: []}
-        assert told(await fetcher.ask({T0: 1})) == {}
+        assert fetched(first) == {T0: [b"a"], T1: [], T2: []}
+        assert fetched(await fetcher.ask({T0: 1})) == {}
 
         live.append(b"b", index=2)
         second = await fetcher.ask()
-        assert told(second) == {T2: [b"b"]}
+        assert fetched(second) == {T2: [b"b"]}
         assert second.session_id == first.session_id
 
     play(story)
@@ -69,7 +69,7 @@ def test_without_a_session_all_are_named_every_time():
         for _ in range(2):
             request = fetch({T0: 0, T1: 0}, session_epoch=-1, max_wait_ms=0)
             response = await live.peer().ask(request, BY_NAME)
-            assert (response.session_id, told(response)) == (0, {T0: [], T1: []})
+            assert (response.session_id, fetched(response)) == (0, {T0: [], T1: []})
         assert len(sessions(live)) == 0
         assert live.partition()._watches is None
 
@@ -81,7 +81,7 @@ def test_versions_before_sessions_have_none():
         await live.topic("t")
         live.append(b"a")
         for version in (4, 5, 6):
-            assert told(await live.peer().ask(fetch({T0: 0}), version)) == {T0: [b"a"]}
+            assert fetched(await live.peer().ask(fetch({T0: 0}), version)) == {T0: [b"a"]}
         assert len(sessions(live)) == 0
 
     play(story)
@@ -96,7 +96,7 @@ def test_a_waiting_incremental_fetch_is_woken_by_what_it_did_not_name_again():
         assert not answer.done()
         live.append(b"a", index=1)
 
-        assert told(await soon(answer)) == {T1: [b"a"]}
+        assert fetched(await soon(answer)) == {T1: [b"a"]}
 
     play(story)
 
@@ -108,11 +108,11 @@ def test_what_did_not_fit_comes_next_without_being_named_again():
             live.append(b"x" * 1000, index=index)
         fetcher = Fetcher(live, max_bytes=500)
         first = await fetcher.ask({T0: 0, T1: 0, T2: 0})
-        assert told(first) == {T0: [b"x" * 1000], T1: [], T2: []}
+        assert fetched(first) == {T0: [b"x" * 1000], T1: [], T2: []}
 
-        assert told(await fetcher.ask({T0: 1})) == {T1: [b"x" * 1000]}
-        assert told(await fetcher.ask({T1: 1})) == {T2: [b"x" * 1000]}
-        assert told(await fetcher.ask({T2: 1})) == {}
+        assert fetched(await fetcher.ask({T0: 1})) == {T1: [b"x" * 1000]}
+        assert fetched(await fetcher.ask({T1: 1})) == {T2: [b"x" * 1000]}
+        assert fetched(await fetcher.ask({T2: 1})) == {}
 
     play(story)
 
@@ -124,11 +124,11 @@ def test_what_did_not_fit_stays_ready_without_further_changes():
             live.append(b"x" * 1000, index=index)
         fetcher = Fetcher(live, max_bytes=500)
         await fetcher.ask({T0: 0, T1: 0, T2: 0})
-        again = told(await fetcher.ask({T0: 0, T1: 0, T2: 0}))
+        again = fetched(await fetcher.ask({T0: 0, T1: 0, T2: 0}))
         assert again == {T1: [b"x" * 1000]}, "nothing in the first, no room for the last"
         forget = [ForgottenTopic(topic="t", partitions=[1])]
 
-        assert told(await fetcher.ask(forgotten_topics_data=forget)) == {T2: [b"x" * 1000]}
+        assert fetched(await fetcher.ask(forgotten_topics_data=forget)) == {T2: [b"x" * 1000]}
 
     play(story)
 
@@ -146,7 +146,7 @@ def test_partitions_take_turns():
         named = dict(offsets)
         for _ in range(3 * count):
             response = await fetcher.ask(named)
-            (name,) = [name for name, found in told(response).items() if found]
+            (name,) = [name for name, found in fetched(response).items() if found]
             served.append(name[1])
             offsets[name] += 1
             named = {name: offsets[name]}
@@ -163,8 +163,8 @@ def test_who_does_not_move_on_gets_the_same_again():
         fetcher = Fetcher(live)
         await fetcher.ask({T0: 0})
 
-        assert told(await fetcher.ask()) == {T0: [b"a"]}
-        assert told(await fetcher.ask({T0: 1})) == {}
+        assert fetched(await fetcher.ask()) == {T0: [b"a"]}
+        assert fetched(await fetcher.ask({T0: 1})) == {}
 
     play(story)
 
@@ -176,7 +176,7 @@ def test_who_does_not_move_on_does_not_hold_up_the_others():
             live.append(b"x" * 1000, index=index)
         fetcher = Fetcher(live, max_bytes=500)
         await fetcher.ask({T0: 0, T1: 0, T2: 0})
-        served = [list(told(await fetcher.ask())) for _ in range(4)]
+        served = [list(fetched(await fetcher.ask())) for _ in range(4)]
 
         assert served == [[T2], [T1], [T2], [T1]]
 
@@ -189,13 +189,13 @@ def test_forgotten_partitions_are_not_answered():
         fetcher = Fetcher(live)
         await fetcher.ask({T0: 0, T1: 0})
         forget = [ForgottenTopic(topic="t", partitions=[0])]
-        assert told(await fetcher.ask(forgotten_topics_data=forget)) == {}
+        assert fetched(await fetcher.ask(forgotten_topics_data=forget)) == {}
         live.append(b"a")
         live.append(b"b", index=1)
 
-        assert told(await fetcher.ask()) == {T1: [b"b"]}
+        assert fetched(await fetcher.ask()) == {T1: [b"b"]}
         assert live.partition()._watches is None
-        assert told(await fetcher.ask({T0: 0, T1: 1})) == {T0: [b"a"]}
+        assert fetched(await fetcher.ask({T0: 0, T1: 1})) == {T0: [b"a"]}
 
     play(story)
 
@@ -209,7 +209,7 @@ def test_a_session_without_partitions_is_closed_and_does_not_wait():
         answer = fetcher.send(forgotten_topics_data=forget, max_wait_ms=NEVER_MS)
 
         assert answer.done()
-        assert (answer.result().session_id, told(answer.result())) == (0, {})
+        assert (answer.result().session_id, fetched(answer.result())) == (0, {})
         assert len(sessions(live)) == 0
 
     play(story)
@@ -218,7 +218,7 @@ def test_a_session_without_partitions_is_closed_and_does_not_wait():
 def test_a_session_of_nothing_is_not_begun():
     async def story(live):
         response = await live.peer().ask(fetch({}, session_epoch=0, max_wait_ms=NEVER_MS), 12)
-        assert (response.session_id, told(response)) == (0, {})
+        assert (response.session_id, fetched(response)) == (0, {})
         assert len(sessions(live)) == 0
 
     play(story)
@@ -309,14 +309,14 @@ def test_errors_are_answered_repeatedly_until_they_are_over():
         name = ("elsewhere", 0)
         fetcher = Fetcher(live)
         first = await fetcher.ask({T0: 0, name: 0})
-        assert told(first) == {T0: [], name: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert fetched(first) == {T0: [], name: ErrorCode.NOT_LEADER_OR_FOLLOWER}
         for _ in range(2):
             answer = fetcher.send(max_wait_ms=NEVER_MS)
-            assert told(answer.result()) == {name: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+            assert fetched(answer.result()) == {name: ErrorCode.NOT_LEADER_OR_FOLLOWER}
         await live.order("elsewhere", leader=0, replicas=(0,), leader_epoch=1)
 
-        assert told(await fetcher.ask()) == {name: []}
-        assert told(await fetcher.ask()) == {}
+        assert fetched(await fetcher.ask()) == {name: []}
+        assert fetched(await fetcher.ask()) == {}
 
     play(story)
 
@@ -326,11 +326,11 @@ def test_a_topic_id_that_is_unknown_and_then_is_not():
         topic_id = b"later...........".ljust(16, b".")
         fetcher = Fetcher(live, version=17)
         first = await fetcher.ask({(topic_id, 0): 0})
-        assert told(first) == {(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID}
+        assert fetched(first) == {(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID}
         await live.order("later", replicas=(0,), topic_id=topic_id)
         live.append(b"a", name="later")
 
-        assert told(await fetcher.ask()) == {(topic_id, 0): [b"a"]}
+        assert fetched(await fetcher.ask()) == {(topic_id, 0): [b"a"]}
 
     play(story)
 
@@ -349,11 +349,11 @@ def test_a_topic_that_was_created_again_is_another_one_by_id():
         await make_anew(live)
         live.append(b"new")
 
-        assert told(await fetcher.ask()) == {(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID}
+        assert fetched(await fetcher.ask()) == {(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID}
         other_id = live.partition().topic_id
         assert other_id != topic_id
         response = await fetcher.ask({(other_id, 0): 0})
-        assert told(response)[other_id, 0] == [b"new"]
+        assert fetched(response)[other_id, 0] == [b"new"]
 
     play(story)
 
@@ -366,10 +366,10 @@ def test_a_topic_that_was_created_again_is_found_by_name():
         await make_anew(live)
         live.append(b"new")
 
-        assert told(await fetcher.ask()) == {T0: [b"new"]}
+        assert fetched(await fetcher.ask()) == {T0: [b"new"]}
         answer = fetcher.send({T0: 1}, max_wait_ms=NEVER_MS)
         live.append(b"newer")
-        assert told(await soon(answer)) == {T0: [b"newer"]}
+        assert fetched(await soon(answer)) == {T0: [b"newer"]}
 
     play(story)
 
@@ -388,7 +388,7 @@ def test_a_log_start_that_moved_is_answered():
         response = await fetcher.ask({T0: 3})
 
         assert part_of(response).log_start_offset == 2
-        assert told(await fetcher.ask({T0: 3})) == {}
+        assert fetched(await fetcher.ask({T0: 3})) == {}
 
     play(story)
 
@@ -403,7 +403,7 @@ def test_a_high_watermark_that_moved_is_answered_to_read_committed_consumers():
 
         assert (part.high_watermark, part.last_stable_offset) == (1, 0)
         assert values(part.records) == []
-        assert told(await fetcher.ask()) == {}
+        assert fetched(await fetcher.ask()) == {}
 
     play(story)
 
@@ -454,7 +454,7 @@ def test_an_evicted_session_answers_its_waiting_fetch():
         await asyncio.sleep(121)
         await Fetcher(live).ask({T0: 0})
 
-        assert told(await answer) == {}
+        assert fetched(await answer) == {}
 
     play(story, max_incremental_fetch_session_cache_slots=1)
 
@@ -472,8 +472,8 @@ def test_a_second_fetch_in_a_session_answers_the_first_with_what_there_was():
         fetcher.peer = live.peer()  # it has given up on its connection
         second = fetcher.send({T0: 0}, max_wait_ms=NEVER_MS)
 
-        assert told(first.result()) == {}
-        assert told(second.result()) == {T0: [b"a"]}
+        assert fetched(first.result()) == {}
+        assert fetched(second.result()) == {T0: [b"a"]}
         assert live.broker.purgatory.size == 0
 
     play(story)
@@ -490,8 +490,8 @@ def test_two_sessions_on_one_connection_wait_in_its_order():
         assert not second.done(), "ready, and behind one that is not"
         live.append(b"a")
 
-        assert told(await soon(first)) == {T0: [b"a"]}
-        assert told(await soon(second)) == {T1: [b"b"]}
+        assert fetched(await soon(first)) == {T0: [b"a"]}
+        assert fetched(await soon(second)) == {T1: [b"b"]}
 
     play(story)
 
@@ -507,7 +507,7 @@ def test_a_session_of_many_idle_partitions_looks_at_none_of_them():
         live.append(b"a", index=217)
 
         assert list(session.ready) == [("t", 217)]
-        assert told(await soon(answer)) == {("t", 217): [b"a"]}
+        assert fetched(await soon(answer)) == {("t", 217): [b"a"]}
 
     play(story)
 

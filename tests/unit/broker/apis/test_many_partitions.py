@@ -1,7 +1,7 @@
 """Produce and Fetch requests of thousands of partitions are handled in turns with other work."""
 
 import pytest
-from tests.unit.broker.live import Live, fetch, part_of, play, produce, produced, soon, told
+from tests.unit.broker.live import Live, fetch, fetched, part_of, play, produce, produced, soon
 
 from odradek.model.errors import ErrorCode
 from odradek.record.compression import Codec
@@ -142,7 +142,7 @@ def test_a_fetch_of_many_partitions_lets_others_go_first(max_wait_ms):
 
         assert other.done()
         assert not answer.done()
-        found = told(await soon(answer))
+        found = fetched(await soon(answer))
         assert found["t", 0] == [b"a"]
         assert found["t", LED] == UNKNOWN
         assert len(found) == MANY
@@ -157,6 +157,6 @@ def test_a_fetch_of_many_partitions_waits_for_records():
         answer = live.peer().send(fetch(from_many(), max_wait_ms=1_000, min_bytes=1), 12)
         await live.peer().ask(produce(live.batch(b"a"), index=17))
 
-        assert told(await soon(answer))["t", 17] == [b"a"]
+        assert fetched(await soon(answer))["t", 17] == [b"a"]
 
     play(story)

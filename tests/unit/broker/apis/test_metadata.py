@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.test_metadata_cache import ID_A, told
+from tests.unit.broker.test_metadata_cache import ID_A, update_metadata
 
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -41,7 +41,7 @@ def ask(request, version=12, *, authorizer=None, maker=None, brokers=(1,), leade
     async def scenario():
         loop = asyncio.get_running_loop()
         cache = MetadataCache(loop, lambda: 0)
-        cache.update(told(("orders", ID_A, {0: leader}), brokers=brokers))
+        cache.update(update_metadata(("orders", ID_A, {0: leader}), brokers=brokers))
         session = Session(
             authorizer=authorizer or AllowAll(), client_host="h", listener="PLAINTEXT"
         )
@@ -178,7 +178,7 @@ def kept(scenario):
 
     async def inside():
         api, cache = unannounced()
-        cache.update(told(("orders", ID_A, {0: 1})))
+        cache.update(update_metadata(("orders", ID_A, {0: 1})))
         await scenario(api, cache)
 
     run(inside())
@@ -200,7 +200,7 @@ def test_an_answer_is_encoded_once_and_dropped_when_the_metadata_changes():
         assert api.handle(session(), named("orders"), 12) is first
         assert api.handle(session(), named("orders"), 11) is not first
 
-        cache.update(told(("orders", ID_A, {0: 1, 1: 1})))
+        cache.update(update_metadata(("orders", ID_A, {0: 1, 1: 1})))
         second = api.handle(session(), named("orders"), 12)
         response, _ = decoder(MetadataResponse, 12)(memoryview(second.body), 0)
         assert len(response.topics[0].partitions) == 2
@@ -238,7 +238,7 @@ def test_thousands_of_partitions_are_described_in_slices():
     async def scenario(api, cache):
         for number in range(20):
             partitions = dict.fromkeys(range(200), 1)
-            cache.update(told((f"t{number}", bytes(15) + bytes([number]), partitions)))
+            cache.update(update_metadata((f"t{number}", bytes(15) + bytes([number]), partitions)))
         turns = 0
 
         async def others():
@@ -261,7 +261,7 @@ def test_who_asks_a_broker_that_is_not_announced_yet_is_answered_when_it_is():
     async def scenario():
         api, cache = unannounced()
         asyncio.get_running_loop().call_later(
-            2, lambda: cache.update(told(("orders", ID_A, {0: 1})))
+            2, lambda: cache.update(update_metadata(("orders", ID_A, {0: 1})))
         )
         answer = await api.handle(session(), named("orders"), 12)
         assert asyncio.get_running_loop().time() == 2

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.unit.broker.live import LOG_DIRS, fetch, part_of, play, produce, produced, soon, told
+from tests.unit.broker.live import LOG_DIRS, fetch, fetched, part_of, play, produce, produced, soon
 
 from odradek.broker.serving.session import AllowAll
 from odradek.model.acl import AclOperation, ResourceType
@@ -775,6 +775,6 @@ def test_what_was_refused_for_the_disk_is_not_read_by_others():
         live.disk.faults.append(Fault("write", "t-0/"))
         await peer.ask(produce(live.batch(b"b")))
 
-        assert told(await peer.ask(fetch({T0: 0}), 12)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert fetched(await peer.ask(fetch({T0: 0}), 12)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
 
     play(story)

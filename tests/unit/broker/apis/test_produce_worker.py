@@ -1,7 +1,7 @@
 """Produce with records that take long to check: what waits for the worker, and what does not."""
 
 import pytest
-from tests.unit.broker.live import Live, fetch, part_of, play, produce, produced, soon, told
+from tests.unit.broker.live import Live, fetch, fetched, part_of, play, produce, produced, soon
 
 from odradek.broker.serving.worker import LoopWorker
 from odradek.model.errors import ErrorCode
@@ -116,7 +116,7 @@ def test_another_codec_for_much_is_made_by_the_worker():
         assert produced(await soon(waiting)) == {T0: 0}
         read = await live.peer().ask(fetch({T0: 0}, max_wait_ms=0), 12)
         assert read_header(part_of(read).records).codec == Codec.GZIP
-        assert told(read)[T0] == values
+        assert fetched(read)[T0] == values
 
     play(story)
 
