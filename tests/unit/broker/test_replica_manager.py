@@ -121,9 +121,9 @@ def test_a_leader_leads_and_a_follower_does_not():
     [
         pytest.param((5, 3), False, id="the same again"),
         pytest.param((5, 2), False, id="an older partition epoch"),
-        pytest.param((4, 9), False, id="an older reign"),
-        pytest.param((5, 4), True, id="another isr in the same reign"),
-        pytest.param((6, 0), True, id="a newer reign"),
+        pytest.param((4, 9), False, id="an older leader epoch"),
+        pytest.param((5, 4), True, id="another ISR in the same leader epoch"),
+        pytest.param((6, 0), True, id="a newer leader epoch"),
     ],
 )
 def test_only_newer_epochs_change_the_role(epochs, is_obeyed):

@@ -772,7 +772,7 @@ def test_broker_0_is_not_served_as_a_consumer_is():
             BY_NAME,
         )
         await followed(live, 2, 1)
-        assert part_of(await soon(answer)).high_watermark == 1, "told at once"
+        assert part_of(await soon(answer)).high_watermark == 1, "answered at once"
         may_act = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
         live.broker.requests._authorizer = Denying(allowed=may_act)
         part = part_of(await followed(live, 0, 0))

@@ -153,7 +153,7 @@ def test_a_partition_whose_leader_is_not_registered_has_an_error():
 
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert partition.leader_id == -1
-    assert partition.offline_replicas == [2], "1 lives, 2 is not registered"
+    assert partition.offline_replicas == [2], "1 is registered, 2 is not"
 
 
 def test_authorized_operations_are_answered_only_when_asked_for():
