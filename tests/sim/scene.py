@@ -17,7 +17,7 @@ from odradek.record.batch import iter_batches
 from odradek.record.records import Record, build_batch, iter_records
 from odradek.sim.clients.client import TROUBLE, Client
 from odradek.sim.world.clock import EPOCH_MS
-from odradek.sim.world.cluster import SimulatedCluster, State
+from odradek.sim.world.cluster import ProcessState, SimulatedCluster
 from odradek.sim.world.network import SimulatedLoop
 from odradek.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -311,7 +311,7 @@ def play(story, *, replicas=(0, 1, 2), configs=TWO_IN_SYNC, properties=None, see
     async def main():
         for broker in reversed(cluster.brokers):  # the first is the controller
             broker.start()
-            await until(lambda broker=broker: broker.state is State.RUNNING)
+            await until(lambda broker=broker: broker.state is ProcessState.RUNNING)
         await until(lambda: all(len(b.broker.metadata.brokers) == BROKERS for b in cluster.brokers))
         client = Client(cluster, "client")
         scene = Scene(cluster, client)

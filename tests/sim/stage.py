@@ -8,7 +8,7 @@ from odradek.record.batch import iter_batches
 from odradek.record.records import Record, build_batch, iter_records
 from odradek.sim.clients.client import TROUBLE, Client
 from odradek.sim.world.clock import EPOCH_MS
-from odradek.sim.world.cluster import SimulatedCluster, State
+from odradek.sim.world.cluster import ProcessState, SimulatedCluster
 from odradek.sim.world.network import SimulatedLoop
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
@@ -174,7 +174,7 @@ def play(seed, story, *, brokers=3, configs=TWO_IN_SYNC, properties=NO_OTHERS):
             broker.start()
         await until(
             lambda: all(
-                b.state is State.RUNNING and len(b.broker.metadata.brokers) == brokers
+                b.state is ProcessState.RUNNING and len(b.broker.metadata.brokers) == brokers
                 for b in cluster.brokers
             )
         )

@@ -18,7 +18,7 @@ from odradek.controller.context import ControllerContext
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import Create, Delete, SetData
 from odradek.model.cluster import Broker, EndPoint
-from odradek.sim.world.cluster import State
+from odradek.sim.world.cluster import ProcessState
 
 FIRST = [b"%d" % number for number in range(20)]
 ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1", "replica.fetch.response.max.bytes": "1"}
@@ -97,7 +97,7 @@ async def last_in_sync(scene):
     await scene.last_one_in_sync(leader)
     scene.lose_power(leader)
     leader.start()
-    await until(lambda: leader.state is State.RUNNING)
+    await until(lambda: leader.state is ProcessState.RUNNING)
     await until(lambda: scene.leads(leader), within_s=5, is_needed=False)
     for other in others:
         other.start()
@@ -124,7 +124,7 @@ async def controller_dies_in_between(scene):
     scene.cluster.tree.written = tell
     scene.controller.start()
     leader.start()
-    await until(lambda: leader.state is State.RUNNING)
+    await until(lambda: leader.state is ProcessState.RUNNING)
     await until(lambda: scene.leads(leader), within_s=5, is_needed=False)
     for other in others:
         other.start()
@@ -218,7 +218,7 @@ def test_with_a_broker_of_another_kind_nobody_is_doubted_and_without_it_again():
         assert scene.history is not None
         scene.lose_power(leader)
         leader.start()
-        await until(lambda: leader.state is State.RUNNING)
+        await until(lambda: leader.state is ProcessState.RUNNING)
         await until(lambda: scene.leads(leader), within_s=5, is_needed=False)
         assert not scene.leads(leader)
 
@@ -246,7 +246,7 @@ def test_what_was_remembered_before_another_kind_of_controller_reigned_is_void(h
             )
         scene.controller.start()
         leader.start()
-        await until(lambda: leader.state is State.RUNNING)
+        await until(lambda: leader.state is ProcessState.RUNNING)
         await until(lambda: scene.leads(leader), within_s=10, is_needed=False)
         assert scene.leads(leader) is has_another_reigned
 

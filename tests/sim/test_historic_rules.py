@@ -254,26 +254,33 @@ def test_by_a_historic_rule_the_same_story_ends_badly(monkeypatch, rule, story, 
 
 
 # Deaths and silence, and leaders that change while all are in sync.
-STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.DEAF, Kind.ISOLATE, Kind.PAUSE)
+STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.NO_CONTROLLER_REQUESTS, Kind.ISOLATE, Kind.PAUSE)
 BARE = frozenset()  # of what is drawn from a seed besides its faults
 STORMY = Options(traits=BARE, brokers=3, kinds=STORM)
-SURPRISED = Options(traits=BARE, brokers=3, kinds=(Kind.DEAF, Kind.MOVE, Kind.POWER, Kind.KILL))
-DEPOSED = Options(traits=BARE, brokers=3, kinds=(Kind.ZOMBIE, Kind.RESET, Kind.CLOCK))
+LATE_FENCED = Options(
+    traits=BARE, brokers=3, kinds=(Kind.NO_CONTROLLER_REQUESTS, Kind.MOVE, Kind.POWER, Kind.KILL)
+)
+DEPOSED = Options(traits=BARE, brokers=3, kinds=(Kind.LATE_STOP_REPLICA, Kind.RESET, Kind.CLOCK))
 # Leaders that change so fast that not everybody hears of it, and a link that is bad meanwhile.
-SWAYING = Options(
-    traits=BARE, brokers=3, seconds=20.0, kinds=(Kind.DEAF, Kind.FLAP, Kind.SLOW_LINK, Kind.SWAY)
+CHANGING = Options(
+    traits=BARE,
+    brokers=3,
+    seconds=20.0,
+    kinds=(Kind.NO_CONTROLLER_REQUESTS, Kind.FLAP, Kind.SLOW_LINK, Kind.LEADER_CHANGES),
 )
 # Four: the controller is then not always one of those that have to hear the leader.
-UNHEARD = Options(traits=BARE, brokers=4, seconds=30.0, kinds=(Kind.UNHEARD, Kind.CUT, Kind.KILL))
+LOST_UPDATE = Options(
+    traits=BARE, brokers=4, seconds=30.0, kinds=(Kind.LOST_ISR_UPDATE, Kind.CUT, Kind.KILL)
+)
 OF_TRANSACTIONS = Options(traits=BARE, brokers=3, seconds=40.0, transactions=TransactionOptions())
 FOUND = [
     (rules.truncation_to_the_high_watermark, 6, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),
-    (rules.truncation_without_fencing, 47, SWAYING),
-    (rules.no_leader_epoch_in_fetches, 22, SWAYING),
-    (rules.no_broker_epoch, 19, SURPRISED),
+    (rules.truncation_without_fencing, 47, CHANGING),
+    (rules.no_leader_epoch_in_fetches, 22, CHANGING),
+    (rules.no_broker_epoch, 19, LATE_FENCED),
     (rules.no_controller_fencing, 3, DEPOSED),
-    (rules.high_watermark_by_the_stored_isr, 39, UNHEARD),
+    (rules.high_watermark_by_the_stored_isr, 39, LOST_UPDATE),
     (rules.last_stable_offset_off_by_one, 0, OF_TRANSACTIONS),
 ]
 SEEDS_MAX = 15  # from the recorded one on: what happens in a seed changes with the code

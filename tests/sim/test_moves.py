@@ -12,7 +12,7 @@ from tests.sim.stage import contents, held, in_sync, leader_of, make, play, prod
 from odradek.coord import layout
 from odradek.model.errors import ErrorCode
 from odradek.sim.clients.client import TROUBLE, Client
-from odradek.sim.world.cluster import State
+from odradek.sim.world.cluster import ProcessState
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -102,7 +102,7 @@ async def kill_some(cluster, chance, stop):
         victim = leader_of(cluster) if chance.random() < 0.5 else chance.choice(cluster.brokers)
         if victim is None or not victim.is_up:
             continue
-        if chance.random() < 0.3 and victim.state is State.RUNNING:
+        if chance.random() < 0.3 and victim.state is ProcessState.RUNNING:
             await victim.stop()
         else:
             victim.kill()

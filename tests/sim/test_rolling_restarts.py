@@ -8,7 +8,7 @@ from tests.sim.stage import play, until
 from odradek.broker.cluster import features
 from odradek.client.connection import Connection
 from odradek.sim.clients.client import TROUBLE
-from odradek.sim.world.cluster import PORT, State
+from odradek.sim.world.cluster import PORT, ProcessState
 from odradek.wire.api_keys import ApiKey
 
 SEEDS = range(1, 4)
@@ -21,7 +21,7 @@ async def restart_all(cluster):
         await broker.stop()
         await asyncio.sleep(0.5)
         broker.start()
-        await until(lambda broker=broker: broker.state is State.RUNNING)
+        await until(lambda broker=broker: broker.state is ProcessState.RUNNING)
         await asyncio.sleep(1)
 
 

@@ -14,7 +14,7 @@ from odradek.coord import layout
 from odradek.coord.store import Create
 from odradek.log.directories import Mark, parse_name
 from odradek.model.errors import ErrorCode
-from odradek.sim.world.cluster import LOG_DIRS, State
+from odradek.sim.world.cluster import LOG_DIRS, ProcessState
 
 FIRST = [b"%d" % number for number in range(20)]
 LOST = [b"lost %d" % number for number in range(7)]
@@ -42,7 +42,7 @@ async def take_away(scene, broker):
 
 async def back(broker):
     broker.start()
-    await until(lambda: broker.state is State.RUNNING)
+    await until(lambda: broker.state is ProcessState.RUNNING)
 
 
 async def made_anew(scene):

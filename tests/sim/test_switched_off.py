@@ -112,7 +112,7 @@ FOUND = [
     (
         what_the_cache_lacks_is_taken_for_deleted,
         1,
-        of_transactions(Trait.YOUNG, Kind.LATE_NEWS, Kind.KILL),
+        of_transactions(Trait.YOUNG, Kind.LATE_UPDATE_METADATA, Kind.KILL),
     ),
     (registrations_are_read_once, 1, of_groups(Trait.STATIC, Kind.ROLL, Kind.KILL)),
     (

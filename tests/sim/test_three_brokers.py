@@ -22,7 +22,7 @@ from tests.sim.stage import (
 from odradek.coord import layout
 from odradek.record.records import Record
 from odradek.sim.world.clock import EPOCH_MS
-from odradek.sim.world.cluster import State
+from odradek.sim.world.cluster import ProcessState
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
@@ -114,7 +114,7 @@ def test_the_last_in_sync_waits_for_others_after_losing_power_and_the_longest_lo
     async def story(cluster, client):
         leader, acked = await last_replica_loses_its_tail(cluster, client)
         leader.start()
-        await until(lambda: leader.state is State.RUNNING)
+        await until(lambda: leader.state is ProcessState.RUNNING)
         await asyncio.sleep(10)
         assert leader_of(cluster) is None, "nobody knows what it has lost"
         for broker in cluster.brokers:
@@ -278,7 +278,7 @@ def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_others_to_cut_
         first = cluster.brokers[seed % 3]
         first.disk.replace_with_empty()
         first.start()
-        await until(lambda: first.state is State.RUNNING)
+        await until(lambda: first.state is ProcessState.RUNNING)
         await asyncio.sleep(10)
         assert leader_of(cluster) is None, "it holds nothing, and the others everything"
         for broker in cluster.brokers:
@@ -304,7 +304,7 @@ def test_where_the_only_one_in_sync_lost_its_disk_the_one_that_left_last_leads()
         leader.kill()
         leader.disk.replace_with_empty()
         leader.start()
-        await until(lambda: leader.state is State.RUNNING)
+        await until(lambda: leader.state is ProcessState.RUNNING)
         await asyncio.sleep(10)
         assert leader_of(cluster) is None
         for broker in others:

@@ -14,7 +14,7 @@ from odradek.broker.cluster import deleted_partitions
 from odradek.coord import layout
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
-from odradek.sim.world.cluster import State
+from odradek.sim.world.cluster import ProcessState
 from odradek.txn.transaction import State as TransactionState
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -236,7 +236,7 @@ def test_a_coordinator_that_has_never_heard_of_a_deleted_topic_ends_its_transact
         stage.coordinator.kill()
         await delete(stage, YOUNG.topic)
         stage.coordinator.start()
-        await until(lambda: stage.coordinator.state is State.RUNNING)
+        await until(lambda: stage.coordinator.state is ProcessState.RUNNING)
         assert stage.coordinator.broker.metadata.deleted_id(YOUNG.topic) is None
         await stage.producer.end(commit=True)
         await stage.at_rest()
@@ -257,7 +257,7 @@ def test_a_deletion_that_waits_for_an_offline_replica_does_not_hold_a_transactio
         stage.coordinator.kill()
         await until(lambda: stage.coordinator.id not in stage.controller.broker.metadata.brokers)
         stage.coordinator.start()
-        await until(lambda: stage.coordinator.state is State.RUNNING)
+        await until(lambda: stage.coordinator.state is ProcessState.RUNNING)
         await stage.producer.end(commit=True)
         await stage.at_rest()
         assert await stage.coordinator.store.exists(layout.topic_path(YOUNG.topic)) is not None

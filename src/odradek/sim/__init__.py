@@ -1,1 +1,1 @@
-"""A cluster in one process, in no time."""
+"""The simulator: a cluster with clients and faults in one process, in simulated time."""

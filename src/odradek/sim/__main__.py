@@ -1,7 +1,7 @@
 """`python -m odradek.sim`: run seeds, and report failures with the command that repeats them.
 
 \b
-    --seed 7                 run one seed; --trace prints everything that happened
+    --seed 7                 run one seed; --trace prints every event
     --seeds 1..500           search many seeds
     --jobs 4                 ... with four processes
     --keep FILE              ... and append a line with the result to FILE
@@ -138,7 +138,6 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     jobs: int,
     keep: Path | None,
 ) -> None:
-    """Run."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("set --seed N or --seeds A..B")
     options = Options(

@@ -1,7 +1,7 @@
-"""What a seed has besides its number: which clients take part, and how its faults are drawn.
+"""Traits of a seed: which clients take part, and how its faults are drawn.
 
-Each trait is there in about half of the seeds, independently of the others, so a search meets every
-combination. `--traits` says it instead: some by name, or `none`.
+Each trait applies to about half of the seeds, independently of the others, so a search covers all
+combinations. `--traits` sets them instead: some by name, or `none`.
 """
 
 import random
@@ -11,15 +11,15 @@ from typing import Final
 
 
 class Trait(Enum):
-    """Something that some seeds have and others do not."""
+    """A property that some seeds have."""
 
-    UNEVEN = "faults of few kinds, some far more often than others"
+    UNEVEN = "faults of few kinds, some much more often than others"
     SHIPPED = "clients of odradek.client take part"
-    REGISTERS = "committers without a group, which pipeline, and whose offsets expire"
-    LATE = "copies of requests of a group arrive late"
+    REGISTERS = "offset commits without a group, pipelined, and offsets that expire"
+    LATE = "copies of group requests arrive late"
     STATIC = "members of a group have instance ids"
-    STRAYS = "what a broker has sent another before it lost power arrives late"
-    YOUNG = "topics are made, grown, cut and deleted while transactions write to them"
+    STRAYS = "requests that a broker sent before it lost power arrive late"
+    YOUNG = "topics are created, grown, truncated and deleted during transactions"
 
 
 _USUAL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS)
@@ -35,12 +35,14 @@ def possible(*, groups: bool, transactions: bool) -> tuple[Trait, ...]:
 
 
 def draw_traits(seed: int, traits: Iterable[Trait]) -> frozenset[Trait]:
-    """The traits of a seed, each drawn on its own: a new one changes nothing of the others."""
+    """The traits of a seed. Each is drawn by its own name, so adding one does not change the
+    others.
+    """
     return frozenset(
         trait for trait in traits if random.Random(f"{seed}/{trait.name}").random() < 0.5
     )
 
 
 def names(traits: Collection[Trait]) -> str:
-    """As the command line takes them."""
+    """The traits in the format of `--traits`."""
     return ",".join(trait.name for trait in Trait if trait in traits) or "none"

@@ -14,7 +14,7 @@ from odradek.record.compression import Codec
 from odradek.record.control import ControlType
 from odradek.record.coordinator import MarkerReplayed, RecordSkipped, Replayed
 from odradek.record.records import Record, build_batch
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 
 LEADER, FOLLOWER = 0, 2
 
@@ -306,7 +306,7 @@ def test_a_load_that_fails_for_want_of_descriptors_goes_on_where_it_failed(is_co
             live.append_batch(build_batch([record(b"k", value)]))
         assert len(live.log().segments) > 3
         live.disk.cold_share = float(is_cold)
-        fault = Fault("read", "t-0", errno.EMFILE, after=2, times=3)
+        fault = DiskFault("read", "t-0", errno.EMFILE, after=2, times=3)
         live.disk.faults.append(fault)
         stage = Stage(live)
         stage.lead()
@@ -325,7 +325,7 @@ def test_a_disk_that_fails_while_the_log_is_loaded_is_taken_offline(is_cold):
         await live.topic("t")
         live.append_batch(build_batch([record(b"a")]))
         live.disk.cold_share = float(is_cold)
-        live.disk.faults.append(Fault("read", "t-0"))
+        live.disk.faults.append(DiskFault("read", "t-0"))
         stage = Stage(live)
         stage.lead()
         await live.until(lambda: live.broker.logs.has_offline_dir)

@@ -9,7 +9,7 @@ from tests.unit.broker.other_broker import OtherBroker
 
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -137,7 +137,7 @@ def test_what_has_to_be_flushed_first_is_acknowledged_when_it_is_on_the_disk():
 
 def test_a_flush_that_fails_acknowledges_nothing():
     async def story(live, leader):
-        live.disk.faults.append(Fault("flush", "t-0"))
+        live.disk.faults.append(DiskFault("flush", "t-0"))
         await live.until(lambda: live.log() is None)
         assert [part.fetch_offset for f in leader.fetches for part in named(f).values()] == [0]
 
@@ -453,7 +453,7 @@ def test_a_disk_that_fails_takes_the_partition_off_and_the_others_go_on():
     async def story(live, leader):
         directory = live.log().directory.rpartition("/")[0]
         other = next(n for n in (1, 2) if not live.log(index=n).directory.startswith(directory))
-        live.disk.faults.append(Fault("write", directory, times=1 << 60))
+        live.disk.faults.append(DiskFault("write", directory, times=1 << 60))
         leader.reply(answer(part(0, batch(0, b"a")), part(other, batch(0, b"b"))))
         await live.until(lambda: len(leader.fetches) == 2)
         assert live.partition().log is None

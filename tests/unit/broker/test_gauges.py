@@ -2,7 +2,7 @@
 
 from tests.unit.broker.live import LOG_DIRS, fetch, play, produce
 
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 
 
 def read(live, name):
@@ -35,7 +35,7 @@ def test_directories_that_failed():
     async def story(live):
         await live.topic("t", 2)
         assert read(live, "kafka_log_logmanager_offlinelogdirectorycount") == 0
-        live.disk.faults.append(Fault("write", f"{LOG_DIRS[0]}/"))
+        live.disk.faults.append(DiskFault("write", f"{LOG_DIRS[0]}/"))
         await live.peer().ask(produce({("t", n): live.batch(b"a") for n in (0, 1)}))
 
         assert read(live, "kafka_log_logmanager_offlinelogdirectorycount") == 1

@@ -11,7 +11,7 @@ from odradek.group.events import CommitOffsets, Committer
 from odradek.group.records import CommittedOffset
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
@@ -208,7 +208,7 @@ def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_removed():
         peer = await coordinated(live)
         await peer.ask(commit(5))
         partition = led(live).partition
-        live.disk.faults.append(Fault("read", str(partition.topic_partition), errno.EMFILE))
+        live.disk.faults.append(DiskFault("read", str(partition.topic_partition), errno.EMFILE))
         leader, partition.leader = partition.leader, None
         live.broker.replicas.role_changed(partition)
         partition.leader = leader

@@ -12,7 +12,7 @@ from odradek.log.checkpoints import (
     decode_offsets,
 )
 from odradek.model.partition import TopicPartition
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 
 T0 = TopicPartition("t", 0)
 HOUR_MS = 3_600_000
@@ -173,7 +173,7 @@ def test_a_disk_that_fails_under_housekeeping_goes_offline_and_the_others_are_ke
         assert lost != kept
         live.clock.skew_ms += 2 * HOUR_MS
         log = live.log(index=1)
-        live.disk.faults.append(Fault("rename", f"{lost}/t-0/", times=1 << 30))
+        live.disk.faults.append(DiskFault("rename", f"{lost}/t-0/", times=1 << 30))
         await asyncio.sleep(301)
 
         assert live.broker.logs.is_offline(lost)

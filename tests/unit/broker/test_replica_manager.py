@@ -11,7 +11,7 @@ from odradek.broker.replication.replica_manager import LeaderAndIsrPartition, St
 from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LEADER_DURING_DELETE, RECOVERING, LeaderAndIsr, TopicPartition
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataTopicState,
@@ -405,7 +405,7 @@ def test_a_partition_whose_topic_the_controller_does_not_know_is_led_no_longer()
 
 
 async def lose(live, path):
-    live.disk.faults.append(Fault("", f"{path}/", times=1 << 30))
+    live.disk.faults.append(DiskFault("", f"{path}/", times=1 << 30))
     for log in list(live.broker.logs):
         if live.broker.logs.directory_of(log) == path:
             name = log.partition

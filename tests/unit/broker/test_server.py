@@ -8,7 +8,7 @@ from tests.unit.broker.live import LOG_DIRS, fetch, fetched, play, produce, prod
 from odradek.coord import layout
 from odradek.log.directories import CLEAN_SHUTDOWN_FILE, META_FILE
 from odradek.model.errors import ErrorCode, StartupError
-from odradek.sim.world.disk import Crash, Fault
+from odradek.sim.world.disk import Crash, DiskFault
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -373,7 +373,7 @@ def test_a_disk_that_fails_while_the_broker_stops_does_not_hold_it_up():
         await live.topic("t", 2)
         for index in (0, 1):
             live.append(b"a", index=index)
-        live.disk.faults.append(Fault("flush", f"{LOG_DIRS[0]}/", times=1 << 30))
+        live.disk.faults.append(DiskFault("flush", f"{LOG_DIRS[0]}/", times=1 << 30))
         await live.broker.stop()
 
         assert live.broker.state == "stopped"

@@ -8,7 +8,7 @@ from tests.unit.broker.live import fetch, fetched, part_of, play, produce, produ
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.control import ControlType
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.txn.events import TimedOut
 from odradek.txn.machine import TransactionMachine
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -763,7 +763,7 @@ def test_a_marker_counts_as_written_when_it_is_durable_where_that_is_asked_for()
         assert live.log().recovery_point == live.log().leo
 
         live.append(b"b", producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
-        live.disk.faults.append(Fault("flush", "t-0"))
+        live.disk.faults.append(DiskFault("flush", "t-0"))
         error = await aborted(live, producer_id=7, producer_epoch=0, coordinator_epoch=0)
         assert error is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -15,7 +15,7 @@ from odradek.record.batch import (
 )
 from odradek.record.control import ControlType
 from odradek.record.records import iter_records
-from odradek.sim.world.disk import Fault, SimulatedCrash
+from odradek.sim.world.disk import DiskFault, SimulatedCrash
 
 
 def read_all(world, offset=0, **options):
@@ -616,7 +616,7 @@ def test_a_failed_flush_is_reported_and_moves_no_recovery_point(world):
     world.append(b"a")
     world.pass_time()
 
-    world.disk.faults.append(Fault("flush", ".log"))
+    world.disk.faults.append(DiskFault("flush", ".log"))
     heard = []
     world.log.flush(heard.append)
     world.pass_time()
@@ -634,7 +634,7 @@ def rename_while_flushing(world, error):
     world.create()
     world.append(b"a")
     world.pass_time()
-    world.disk.faults.append(Fault("flush", ".log", error))
+    world.disk.faults.append(DiskFault("flush", ".log", error))
     heard = []
     world.log.flush(heard.append)
     world.disk.rename(world.log.directory, "/data/elsewhere")
@@ -661,7 +661,7 @@ def test_an_io_error_is_reported_although_the_directory_was_renamed(world):
 def test_a_small_file_is_written_again_only_if_its_name_was_not_found(world, error, failures):
     world.create()
     world.pass_time()
-    world.disk.faults.append(Fault("flush", "leader-epoch-checkpoint", error))
+    world.disk.faults.append(DiskFault("flush", "leader-epoch-checkpoint", error))
     world.append(epoch=7)  # which the file has to have
     world.disk.rename(world.log.directory, "/data/elsewhere")
     world.log.moved("/data/elsewhere")

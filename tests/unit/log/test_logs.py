@@ -15,7 +15,7 @@ from odradek.log.moving import MovingLogs
 from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
-from odradek.sim.world.disk import Crash, Fault, SimulatedCrash
+from odradek.sim.world.disk import Crash, DiskFault, SimulatedCrash
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -226,7 +226,7 @@ def test_a_directory_that_fails_while_its_log_is_set_aside_takes_no_other_offlin
     broker.create(T1)
     broker.stop()
     leave_two_logs(world, longer="/b", shorter="/a")
-    world.disk.faults.append(Fault("rename", "/a/t-0"))
+    world.disk.faults.append(DiskFault("rename", "/a/t-0"))
     again = Broker(world).start()
 
     assert again.logs.is_offline("/a")
@@ -285,7 +285,7 @@ def test_a_log_whose_directory_failed_at_its_creation_is_replaced_by_the_one_cre
 
 def test_a_log_whose_directory_failed_at_its_creation_is_removed_at_the_next_start(world):
     broker = Broker(world).start()
-    world.disk.faults.append(Fault("create", "/a/t-0/"))
+    world.disk.faults.append(DiskFault("create", "/a/t-0/"))
     broker.create()
     assert (broker.directory_of(T0), broker.lost) == ("/b", [("/a", [])])
     assert world.disk.exists("/a/t-0")
@@ -589,7 +589,7 @@ def test_a_directory_that_cannot_be_loaded_for_lack_of_descriptors_is_offline(wo
     broker.create(T0, directory="/a")
     broker.append(T0)
     broker.stop()
-    world.disk.faults.append(Fault("read", "/a/t-0/", errno=errno.EMFILE))
+    world.disk.faults.append(DiskFault("read", "/a/t-0/", errno=errno.EMFILE))
     broker.start()
 
     assert broker.logs.online_directories == ["/b"]
@@ -600,7 +600,7 @@ def test_a_directory_that_fails_in_the_background_goes_offline(world, broker):
     log = broker.create(directory="/a")
     broker.append()
     world.pass_time()
-    world.disk.faults.append(Fault("flush", "/a/t-0/"))
+    world.disk.faults.append(DiskFault("flush", "/a/t-0/"))
     log.flush()
     world.pass_time()
 
@@ -947,7 +947,7 @@ def test_a_move_cancelled_during_the_flush_of_its_copy_takes_nothing_offline(wor
     moving = MovingLogs(broker.logs, lambda *_: None, wall_ms=lambda: world.now_ms)
     moving.start(T0, "/b")
     assert moving.step() > 0
-    world.disk.faults.append(Fault("flush", "-future"))
+    world.disk.faults.append(DiskFault("flush", "-future"))
     assert moving.step() == 0  # the copy is complete, and is being flushed
     moving.cancel(T0)
     moving.start(T0, "/b")

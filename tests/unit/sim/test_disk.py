@@ -6,7 +6,7 @@ import random
 import pytest
 
 from odradek.log.disk import StorageError
-from odradek.sim.world.disk import SECTOR_BYTES, Crash, Fault, SimulatedCrash, SimulatedDisk
+from odradek.sim.world.disk import SECTOR_BYTES, Crash, DiskFault, SimulatedCrash, SimulatedDisk
 
 OLD, NEW = b"o", b"n"
 
@@ -189,7 +189,7 @@ def test_a_failed_flush_has_lost_its_pages():
     def fail(stage):
         file = stage.put("a", b"old")
         file.write(0, (b"new",))
-        stage.disk.faults.append(Fault("flush", "/d/a"))
+        stage.disk.faults.append(DiskFault("flush", "/d/a"))
         with pytest.raises(StorageError):
             stage.disk.flush_now([file])
         assert stage.read("a") == b"new"
@@ -201,7 +201,7 @@ def test_a_failed_flush_has_lost_its_pages():
 def test_faults_strike_when_and_where_they_are_ordered_to():
     stage = Stage()
     file, other = stage.put("a", b"x"), stage.put("b", b"x")
-    stage.disk.faults.append(Fault("read", "/d/a", after=1, times=2))
+    stage.disk.faults.append(DiskFault("read", "/d/a", after=1, times=2))
     outcomes = []
     for _ in range(5):
         other.read_now(0, 1)
@@ -259,7 +259,7 @@ def test_a_file_of_a_dead_process_cannot_be_used():
     stage = Stage()
     file = stage.put("a", b"x")
     stage.disk.crash(Crash.PROCESS)
-    with pytest.raises(AssertionError, match="process that died"):
+    with pytest.raises(AssertionError, match="belongs to a dead process"):
         file.read_now(0, 1)
 
 

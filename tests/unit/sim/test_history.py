@@ -90,7 +90,7 @@ def test_nothing_is_deleted_that_nobody_asked_to_delete(stage):
     stage.told(10, 4)
     assert stage.violations == []
     stage.told(10, 5)
-    assert "nobody asked to delete" in stage.violations[0]
+    assert "no client deleted" in stage.violations[0]
 
 
 def test_a_log_start_may_fall_in_another_life_only(stage):

@@ -81,7 +81,7 @@ def test_an_interrupted_search_says_how_to_go_on(monkeypatch, tmp_path):
 
 def test_a_trace():
     done = run("--seed", "1", "--trace", *SHORT)
-    assert "0.000000 broker-0 starts life 1" in done.output
+    assert "0.000000 broker-0 starts process 1" in done.output
 
 
 @pytest.mark.parametrize(

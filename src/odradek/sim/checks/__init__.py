@@ -1,1 +1,1 @@
-"""What must hold of brokers, replicas and clients' histories."""
+"""Checks of brokers, replicas and clients' histories."""

@@ -1,15 +1,16 @@
-"""What must hold of brokers and their disks, looked at from outside, all the time and at the end.
+"""Checks of each broker's logs and disk, during the run and at its end.
 
-    a process died          its logs hold at least what it had appended; what was under way may be
-                            torn. Everything that was acknowledged is there
-    the power failed        they hold at least what was flushed, and are whole up to where they end
-    a broker starts         each log ends where its whole batches end, and knows the leader epochs
-                            of all; nothing torn is left. After a clean stop nothing needed recovery
+    a process died          its logs hold at least what it had appended; a write in progress may be
+                            torn. Everything acknowledged is there
+    the power failed        they hold at least what was flushed, and have no gap up to their end
+    a broker starts         each log ends where its complete batches end, with the leader epochs of
+                            all of them; no torn batch is left. After a clean stop nothing needed
+                            recovery
     while it runs           log start <= HW <= LEO, recovery point <= LEO
-    at the end              store and broker agree; every record that was acknowledged can be
-                            read; what is on disk is the same after another clean start
+    at the end              store and broker agree; every acknowledged record can be read; the disk
+                            is the same after another clean restart
 
-The disk is read by a parser of its own, that knows the format and nothing of `odradek.log`'s state.
+The disk is read by a separate parser, which uses the file format and none of `odradek.log`'s state.
 """
 
 import asyncio
@@ -28,17 +29,17 @@ from odradek.model.errors import ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.sim.checks.history import Facts, History, PartitionKey, read_batches
-from odradek.sim.world.cluster import LOG_DIRS, SimulatedBroker, State
+from odradek.sim.world.cluster import LOG_DIRS, ProcessState, SimulatedBroker
 from odradek.sim.world.disk import Content, Crash, SimulatedDisk
 
-# More than any batch has: how far a log may reach beyond what its broker knew when it died.
+# An upper bound of a batch's records: how far a log may exceed the LEO of the dead broker.
 BATCH_RECORDS_MAX: Final = 100
-FETCH_RECORDS_MAX: Final = 20_000  # a follower takes more at once
+FETCH_RECORDS_MAX: Final = 20_000  # a follower appends more at once
 _STEM_DIGITS: Final = 20
 
 
 class Look(NamedTuple):
-    """One log as its broker had it in memory."""
+    """The offsets of one log in a broker's memory."""
 
     start: int
     high_watermark: int
@@ -46,8 +47,8 @@ class Look(NamedTuple):
     recovery_point: int
 
 
-class Batch(NamedTuple):
-    """One batch as it stands on disk."""
+class BatchOnDisk(NamedTuple):
+    """One batch on disk."""
 
     base_offset: int
     leader_epoch: int
@@ -57,46 +58,46 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One log as it stands on disk."""
+class LogOnDisk:
+    """One log on disk."""
 
     path: str
     partition: TopicPartition
     topic_id: bytes | None
-    is_copy: bool  # that is being made, for a move to another directory
+    is_copy: bool  # a future replica, while it moves to another dir
     start: int
-    end: int  # where whole batches with good checksums, without a gap, end
-    batches: tuple[Batch, ...]
-    is_whole: bool  # nothing else stands in its segments
+    end: int  # of the complete, valid batches without a gap
+    batches: tuple[BatchOnDisk, ...]
+    is_whole: bool  # the segments contain nothing else
 
     def __str__(self) -> str:
         return f"[{self.start}, {self.end}) in {len(self.batches)} batches, whole: {self.is_whole}"
 
 
 class LogChecker:
-    """Compares what brokers had, what their disks have, and what they have after a start."""
+    """Compares logs in brokers' memory, on their disks, and after a restart."""
 
     def __init__(
         self, history: History, violated: Callable[[str], None], *, is_alone: bool
     ) -> None:
-        """`is_alone`: there is one broker only, whose logs grow by its producers' batches."""
+        """`is_alone`: there is only one broker, whose logs grow only by its producers' batches."""
         self._is_alone = is_alone
         self._history = history
         self._violated = violated
         self._looks: dict[int, dict[TopicPartition, Look]] = {}
-        self._expected: dict[int, dict[TopicPartition, Picture]] = {}
-        self._clean: dict[int, list[str]] = {}  # the directories that were left cleanly
-        self._compared: dict[PartitionKey, set[Batch]] = {}  # with the history
+        self._expected: dict[int, dict[TopicPartition, LogOnDisk]] = {}
+        self._clean: dict[int, list[str]] = {}  # the log directories that were shut down cleanly
+        self._compared: dict[PartitionKey, set[BatchOnDisk]] = {}  # with the history
 
     # -------------------------------------------------------------------- births, deaths
 
     def dying(self, broker: SimulatedBroker) -> None:
-        """The last look into its memory."""
+        """Read the offsets from the broker's memory before the process ends."""
         self._clean[broker.id] = []
         self._looks[broker.id] = looks(broker)
 
     def stopped(self, broker: SimulatedBroker) -> None:
-        """It has ended by itself."""
+        """The broker has stopped by itself."""
         running = broker.broker
         assert running is not None
         self._looks[broker.id] = looks(broker)
@@ -108,7 +109,7 @@ class LogChecker:
         self._compare(broker, Crash.PROCESS)
 
     def died(self, broker: SimulatedBroker, how: Crash) -> None:
-        """Its disk is as its next life will find it."""
+        """Compare the disk with the memory before the crash."""
         self._compare(broker, how)
 
     def _compare(self, broker: SimulatedBroker, how: Crash) -> None:
@@ -117,10 +118,10 @@ class LogChecker:
         for partition, look in self._looks.get(broker.id, {}).items():
             end = best[partition].end if partition in best else 0
             least = look.leo if how is Crash.PROCESS else look.recovery_point
-            if not self._is_alone:  # it may have died while it cut what diverges
+            if not self._is_alone:  # it may have died during a truncation
                 least = min(least, look.high_watermark)
             if look.start == look.leo and how is Crash.POWER:
-                least = 0  # where an empty log begins is written now and then only
+                least = 0  # the log start offset is only checkpointed at times
             if end < least and not self._is_deleted(partition):
                 self._violated(
                     f"{broker.name}: {partition} ends at {end} after {how.value}; {look}"
@@ -136,28 +137,28 @@ class LogChecker:
             self._compare_end(f"{broker.name}'s disk, after {how.value},", picture)
 
     def _is_deleted(self, partition: TopicPartition) -> bool:
-        # Between the broker's renaming it and the news of it.
+        # The broker has renamed the directory, and the client has no response yet.
         topic = self._history.topics.get(partition.topic)
         return topic is None or topic.is_doomed
 
-    def _facts(self, picture: Picture) -> Facts | None:
+    def _facts(self, picture: LogOnDisk) -> Facts | None:
         if picture.topic_id is None:
             return None
         return self._history.facts.get((picture.topic_id, picture.partition.partition))
 
-    def _compare_content(self, where: str, picture: Picture) -> None:
+    def _compare_content(self, where: str, picture: LogOnDisk) -> None:
         facts = self._facts(picture)
         if facts is not None:
             compared = self._compared.setdefault((facts.topic.id, facts.index), set())
             for batch in picture.batches:
                 if batch in compared:
                     continue
-                if not self._is_alone:  # where nothing is ever forgotten
+                if not self._is_alone:  # then the history never drops anything
                     compared.add(batch)
                 for offset, key in enumerate(batch.keys, batch.base_offset):
                     self._history.on_disk(facts, offset, batch.leader_epoch, key, where)
 
-    def _compare_end(self, where: str, picture: Picture) -> None:
+    def _compare_end(self, where: str, picture: LogOnDisk) -> None:
         facts = self._facts(picture)
         if facts is None or facts.topic.is_doomed or facts.topic.replicas > 1:
             return
@@ -167,8 +168,8 @@ class LogChecker:
                 f"{facts}: {where} ends at {picture.end}; acknowledged up to {max(lost)}"
             )
 
-    def _forget_what_is_lost(self, best: dict[TopicPartition, Picture]) -> None:
-        """Logs are whole up to where they end; what stood beyond may be another's place now."""
+    def _forget_what_is_lost(self, best: dict[TopicPartition, LogOnDisk]) -> None:
+        """Logs have no gap up to their end; offsets beyond it may be written again."""
         for facts in self._history.facts.values():
             if facts.topic.is_deleted or facts.topic.replicas > 1:
                 continue
@@ -177,7 +178,7 @@ class LogChecker:
             self._history.cut(facts, picture.end if picture is not None and is_it else 0)
 
     def loaded(self, broker: SimulatedBroker) -> None:
-        """It has opened its logs: what did it make of what it found?"""
+        """Compare the opened logs with the disk that the broker has found."""
         running = broker.broker
         assert running is not None
         now = read_disk(broker.disk)
@@ -187,16 +188,16 @@ class LogChecker:
                 self._violated(f"{broker.name}: {path} was left cleanly, and recovered")
         for partition, picture in self._expected.pop(broker.id, {}).items():
             is_known = not running.logs.is_offline(picture.path.rpartition("/")[0])
-            if picture.is_copy:  # it stays one while its log may be in a directory that failed
+            if picture.is_copy:  # it stays one while the other log may be in a failed directory
                 is_known = not running.logs.has_offline_dir
             log = running.logs.get(partition)
             if log is not None and is_known:
                 self._compare_log(broker, log, picture, now.get(log.directory))
-            elif is_known and (picture.topic_id or picture.end):  # else it was half made
+            elif is_known and (picture.topic_id or picture.end):  # else half created
                 self._violated(f"{broker.name}: {picture.path} was not loaded")
 
     def _compare_log(
-        self, broker: SimulatedBroker, log: Log, before: Picture, after: Picture | None
+        self, broker: SimulatedBroker, log: Log, before: LogOnDisk, after: LogOnDisk | None
     ) -> None:
         expected = max(before.end, log.log_start_offset)
         if log.leo != expected:
@@ -208,18 +209,18 @@ class LogChecker:
             self._violated(f"{broker.name}: {log.directory} is not whole after the start")
         for batch in before.batches:
             known = log.epochs.epoch_at(batch.base_offset)
-            # -1: it is below a log start that was not written before the crash; epochs were.
+            # -1: below a log start offset that was not checkpointed before the crash.
             if known not in (batch.leader_epoch, -1):
                 self._violated(
                     f"{broker.name}: {log.directory} has a batch of leader epoch "
-                    f"{batch.leader_epoch} at {batch.base_offset}, where it knows of {known}"
+                    f"{batch.leader_epoch} at {batch.base_offset}, where it has {known}"
                 )
                 break
 
     # ------------------------------------------------------------------- while it runs
 
     def probe(self, broker: SimulatedBroker) -> None:
-        """Now and then."""
+        """Check the offsets of all logs of a running broker."""
         if broker.broker is None:
             return
         for partition in broker.broker.replicas:
@@ -242,9 +243,9 @@ class LogChecker:
         tree: MemoryTree,
         may_be_left: Callable[[int, TopicPartition, bytes | None], bool],
     ) -> None:
-        """Everything is healed, everybody is idle: store and broker agree.
+        """After all faults have healed and clients are idle: store and broker agree.
 
-        `may_be_left` says of which logs the broker need not know that they are not its any more.
+        `may_be_left` returns whether a broker may still have a log that is not assigned to it.
         """
         running = broker.broker
         if running is None:
@@ -279,7 +280,7 @@ class LogChecker:
         maybe = self._history.being_made | INTERNAL_TOPICS
         stray = [n for n, i in assigned.items() if i not in known and n.topic not in maybe]
         if stray:
-            self._violated(f"the store has {_names(stray)}, of which no client knows")
+            self._violated(f"the store has {_names(stray)}, that no client has created")
         pictures = read_disk(broker.disk)
         for picture in pictures.values():
             self._compare_content(f"{broker.name}'s disk, at the end, in {picture.path},", picture)
@@ -287,7 +288,7 @@ class LogChecker:
             self._compare_end(f"{broker.name}'s disk, at the end,", picture)
 
     async def second_look(self, brokers: Sequence[SimulatedBroker]) -> None:
-        """All stop cleanly, lose power, start, stop: everything is as it was."""
+        """Stop all cleanly, fail the power, start, stop: the logs are unchanged."""
         for broker in brokers:
             await broker.stop()
         before = [fullest(read_disk(broker.disk)) for broker in brokers]
@@ -296,9 +297,9 @@ class LogChecker:
             broker.start()
         for _ in range(30):
             await asyncio.sleep(1)
-            if all(broker.state is State.RUNNING for broker in brokers):
+            if all(broker.state is ProcessState.RUNNING for broker in brokers):
                 break
-        await asyncio.sleep(5)  # for orders, and what is done after a start
+        await asyncio.sleep(5)  # for requests of the controller, and work after a start
         for broker in brokers:
             await broker.stop()
         for broker, was in zip(brokers, before, strict=True):
@@ -312,9 +313,9 @@ class LogChecker:
                     )
 
 
-def fullest(pictures: dict[str, Picture]) -> dict[TopicPartition, Picture]:
-    """Of each partition the log that holds most: it may be there twice while it is moved."""
-    best: dict[TopicPartition, Picture] = {}
+def fullest(pictures: dict[str, LogOnDisk]) -> dict[TopicPartition, LogOnDisk]:
+    """For each partition the log with most records: during a move it exists twice."""
+    best: dict[TopicPartition, LogOnDisk] = {}
     for picture in pictures.values():
         known = best.get(picture.partition)
         if known is None or _holds_more(picture, known):
@@ -322,8 +323,8 @@ def fullest(pictures: dict[str, Picture]) -> dict[TopicPartition, Picture]:
     return best
 
 
-def _holds_more(picture: Picture, known: Picture) -> bool:
-    """Whether one ends behind the other; the end alone counts where one has no batch."""
+def _holds_more(picture: LogOnDisk, known: LogOnDisk) -> bool:
+    """Whether one log ends later; without batches only the end offset counts."""
     if picture.batches and known.batches:
         epoch, other = picture.batches[-1].leader_epoch, known.batches[-1].leader_epoch
         if epoch != other:
@@ -331,8 +332,8 @@ def _holds_more(picture: Picture, known: Picture) -> bool:
     return (picture.end, not picture.is_copy) > (known.end, not known.is_copy)
 
 
-def _same(before: Picture | None, after: Picture | None, *, may_grow: bool) -> bool:
-    """Whether a log is what it was; segments below its start may be gone."""
+def _same(before: LogOnDisk | None, after: LogOnDisk | None, *, may_grow: bool) -> bool:
+    """Whether a log is unchanged; segments below its start may be deleted."""
     if before is None or after is None:
         return False
     kept = tuple(batch for batch in before.batches if batch.base_offset >= after.start)
@@ -345,7 +346,7 @@ def _same(before: Picture | None, after: Picture | None, *, may_grow: bool) -> b
 
 
 def looks(broker: SimulatedBroker) -> dict[TopicPartition, Look]:
-    """The logs of a broker as it has them in memory."""
+    """The offsets of a broker's logs in its memory."""
     if broker.broker is None:
         return {}
     return {
@@ -356,7 +357,7 @@ def looks(broker: SimulatedBroker) -> dict[TopicPartition, Look]:
 
 
 def _assigned(broker: SimulatedBroker, tree: MemoryTree) -> dict[TopicPartition, bytes | None]:
-    """The partitions that the store has on a broker, with their topics' ids."""
+    """The partitions that the store assigns to a broker, with their topic ids."""
     assigned: dict[TopicPartition, bytes | None] = {}
     for name in tree.names(layout.TOPICS):
         node = tree.find(layout.topic_path(name))
@@ -376,7 +377,7 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 # ------------------------------------------------------------------------------ reading disks
 
 
-def read_disk(disk: SimulatedDisk) -> dict[str, Picture]:
+def read_disk(disk: SimulatedDisk) -> dict[str, LogOnDisk]:
     """Every log on a disk, by its directory."""
     with _mended(disk):
         return {
@@ -389,7 +390,7 @@ def read_disk(disk: SimulatedDisk) -> dict[str, Picture]:
 
 @contextmanager
 def _mended(disk: SimulatedDisk) -> Iterator[None]:
-    """Whoever looks from outside meets no faults."""
+    """Without the disk's faults, for the checker's own reads."""
     faults, disk.faults = disk.faults, []
     try:
         yield
@@ -397,7 +398,7 @@ def _mended(disk: SimulatedDisk) -> Iterator[None]:
         disk.faults = faults
 
 
-def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[Picture]:
+def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[LogOnDisk]:
     for entry in disk.list(log_dir):
         found = parse_name(entry.name)
         if entry.is_dir and found is not None and found.mark in (Mark.NONE, Mark.FUTURE):
@@ -407,7 +408,7 @@ def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[Picture]:
 
 def _read_log(
     disk: SimulatedDisk, path: str, partition: TopicPartition, *, is_copy: bool
-) -> Picture:
+) -> LogOnDisk:
     metadata = disk.read_file(f"{path}/{PARTITION_METADATA}")
     topic_id = decode_metadata(metadata, path) if metadata else None
     names = [
@@ -415,7 +416,7 @@ def _read_log(
         for entry in disk.list(path)
         if entry.name.endswith(".log") and len(entry.name) == _STEM_DIGITS + len(".log")
     ]
-    batches: list[Batch] = []
+    batches: list[BatchOnDisk] = []
     start = end = int(names[0][:_STEM_DIGITS]) if names else _log_start(disk, path, partition)
     is_whole = True
     for name in names:
@@ -431,11 +432,11 @@ def _read_log(
             end = batch.next_offset
             read += batch.size_bytes
         is_whole = read == len(segment.data)
-    return Picture(path, partition, topic_id, is_copy, start, end, tuple(batches), is_whole)
+    return LogOnDisk(path, partition, topic_id, is_copy, start, end, tuple(batches), is_whole)
 
 
-def _batches_in(segment: Content) -> list[Batch]:
-    """The whole batches that a file begins with; only what is new in it is read."""
+def _batches_in(segment: Content) -> list[BatchOnDisk]:
+    """The complete batches at the beginning of a file; parses only what is new."""
     known = segment.known
     if known is None:
         known = segment.known = []
@@ -443,7 +444,7 @@ def _batches_in(segment: Content) -> list[Batch]:
     with memoryview(segment.data) as data:
         for header, keys in read_batches(data[segment.known_bytes :]):
             known.append(
-                Batch(
+                BatchOnDisk(
                     header.base_offset,
                     header.leader_epoch,
                     keys,

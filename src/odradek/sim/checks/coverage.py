@@ -1,11 +1,11 @@
-"""Which events the three machines have met in which of their states.
+"""Counts which events the three state machines have received in which of their states.
 
-A search that finds nothing says nothing of what it never came to. So each run counts the pairs of
-event and state of the controller, the group coordinator and the transaction coordinator, and a
-search that is kept says which of them none of its seeds had. Not each of those can be.
+A search proves nothing about states that it never reached. So each run counts the pairs of event
+and state of the controller, the group coordinator and the transaction coordinator, and a search
+reports the pairs that no seed had. Some pairs are impossible.
 
-Every broker of a simulation runs in this Python process: the machines' public `handle` is watched
-for as long as a run takes, and nothing of it is there in a broker that ships.
+Every broker of a simulation runs in this Python process: the machines' public `handle` is wrapped
+for the time of a run. Nothing of this exists in a shipped broker.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from odradek.txn import events as txn_events
 from odradek.txn.machine import TransactionMachine
 from odradek.txn.transaction import State as TransactionState
 
-NOTHING: Final = "UNKNOWN"  # there is no such group, or no such transactional id
+NOTHING: Final = "UNKNOWN"  # the group or transactional id does not exist
 _CLUSTER: Final = ("ALL_WELL", "BROKER_LEAVES", "DIR_OFFLINE", "DELETING", "DIR_OFFLINE_DELETING")
 
 
@@ -81,7 +81,7 @@ def _names(union: object) -> Iterator[str]:
 
 @contextmanager
 def watched(pairs: Counter[str]) -> Iterator[None]:
-    """Count the pairs that are met meanwhile."""
+    """Count the pairs that occur within the block."""
     before = {machine: machine.handle for machine, *_ in _MACHINES.values()}
     for name, (machine, state, validate) in _MACHINES.items():
         machine.handle = _counting(name, before[machine], state, validate, pairs)
@@ -101,12 +101,12 @@ def _counting(
 ) -> Callable[..., Any]:
     def counted(machine: Any, event: object, *rest: Any) -> Any:
         if isinstance(machine, Controller):
-            # An external event is handed in when the one before it is settled.
+            # External events are handled one at a time, after the effects of the one before.
             begins = isinstance(event, controller_events.External)
             machine.validate(
                 is_settled=begins and not isinstance(event, controller_events.TopicsRead)
             )
-        if not isinstance(event, Step):  # what a controller goes on with: not an event of its own
+        if not isinstance(event, Step):  # a slice of an event's work
             pairs[f"{name} {type(event).__name__}/{state(machine, event)}"] += 1
         effects = handle(machine, event, *rest)
         validate(machine)

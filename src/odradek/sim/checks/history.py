@@ -1,24 +1,23 @@
-"""What clients did and saw, and what must never be among it.
+"""What clients have sent and received, and which contradictions are violations.
 
-Every record has a key of its own (`p3/1234`) and a value that follows from the key, so whoever
-reads one knows who sent it and whether it is whole. Held against each other at once, as things are
-seen, are
+Every record has a unique key (`p3/1234`) and a value derived from the key, so a reader can check
+who has sent it and whether it is intact. Compared, as soon as they are observed, are
 
-    one offset, one record    whoever says so: an acknowledgement, any reader, a disk, before and
-                              after a crash
-    sent once, there once     for idempotent producers
-    nothing from nowhere      every record that is read was sent, to this partition
-    watermarks                the HW never goes back, the log's start not while a broker lives
+    one offset, one record    in acknowledgements, by all readers, on all disks, before and after a
+                              crash
+    sent once, stored once    for idempotent producers
+    nothing else              every record that is read was sent, to this partition
+    offsets                   the HW never decreases, the log start offset not while a broker runs
     deleted is deleted        no topic id is seen again after its deletion was acknowledged
 
-What may be forgotten is said, not guessed: `cut` when the power failed, `delete_asked` when
-somebody asked for it, `has_retention` where time passes.
+Expected losses are recorded explicitly: `cut` when the power failed, `delete_asked` when a client
+deletes records, `has_retention` for topics with retention.
 
-A partition with several replicas promises less about what is not committed, and more about what
-is. An offset has its record once that was acknowledged by all or read by a consumer; before, a
-newer leader may put another there. What a disk holds is of one leader epoch, and that epoch has
-one record at an offset, on whichever disk (log matching). Nothing is ever cut: one power loss at a
-time takes nothing that was acknowledged by all.
+A partition with several replicas guarantees less about uncommitted records, and more about
+committed ones. An offset is bound to its record once it was acknowledged with acks=all or read by a
+consumer; before, a later leader may write another record there. A batch on disk has a leader epoch,
+and that epoch has one record at an offset, on all disks (log matching). Nothing is ever cut: one
+power loss at a time loses no record that was acknowledged with acks=all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +41,7 @@ def value_of(key: bytes) -> bytes:
 
 @lru_cache(maxsize=100_000)
 def _keys_in(batch: bytes) -> tuple[bytes | None, ...]:
-    """The keys of the records of a batch; None for one whose value is not its own."""
+    """The keys of the records of a batch; None for one whose value does not match."""
     return tuple(
         record.key if record.key and record.value == value_of(record.key) else None
         for record in iter_records(batch)
@@ -50,11 +49,11 @@ def _keys_in(batch: bytes) -> tuple[bytes | None, ...]:
 
 
 def read_batches(data: memoryview) -> Iterator[tuple[BatchHeader, tuple[bytes | None, ...]]]:
-    """Each whole batch with a good checksum, and the keys of its records; ends at the first other.
+    """Each complete batch with a valid checksum, and the keys of its records; ends at the first
+    other.
 
-    A marker has no keys.
-
-    The base offset stands outside the checksum, and the records are the same wherever they stand.
+    A control batch has no keys. The result is cached by the bytes after the base offset, which the
+    checksum does not cover.
     """
     try:
         for position, header in iter_batches(data):
@@ -71,47 +70,46 @@ def read_batches(data: memoryview) -> Iterator[tuple[BatchHeader, tuple[bytes | 
 
 @dataclass(slots=True)
 class Topic:
-    """One incarnation of a topic."""
+    """One topic id: a topic from its creation to its deletion."""
 
     name: str
     id: bytes
     partitions: int
     has_retention: bool = False
     replicas: int = 1
-    is_doomed: bool = False  # somebody has asked for its deletion
-    is_deleted: bool = False  # ... and heard that it is done
+    is_doomed: bool = False  # its deletion was requested
+    is_deleted: bool = False  # ... and acknowledged
 
 
 @dataclass(slots=True)
 class Facts:
-    """What is known of one partition of one incarnation."""
+    """What is known about one partition of one topic id."""
 
     topic: Topic
     index: int
     at: dict[int, bytes] = field(default_factory=dict)  # offset -> key
     offset_of: dict[bytes, int] = field(default_factory=dict)  # of idempotent producers' records
     acked: set[int] = field(default_factory=set)
-    cuts: int = 0  # how often the power took the end of it
-    delete_asked: int = 0  # up to where somebody asked to delete records
-    high_watermark: int = 0  # the highest that anybody was told
-    log_start: int = 0  # likewise, in this life of its broker
+    cuts: int = 0  # the number of power losses that truncated it
+    delete_asked: int = 0  # records below it may be deleted
+    high_watermark: int = 0  # the highest one in a response
+    log_start: int = 0  # the highest one in a response, in this process of its broker
     life: object = None
     written: dict[tuple[int, int], bytes] = field(default_factory=dict)  # by offset and epoch
-    reigns: dict[object, int] = field(default_factory=dict)  # the high watermark told in each
+    # The highest one in a response, by process and leader epoch.
+    high_watermarks: dict[object, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.topic.name}-{self.index}"
 
 
 class History:
-    """All that happened in one simulation, as its clients know it."""
+    """Everything that happened in one simulation, from the clients' view."""
 
     def __init__(self, violated: Callable[[str], None]) -> None:
-        self.topics: dict[str, Topic] = {}  # the present incarnations
+        self.topics: dict[str, Topic] = {}  # by name, those that exist now
         self.by_id: dict[bytes, Topic] = {}
-        self.being_made: set[str] = (
-            set()
-        )  # names that were asked for, nobody knows with what result
+        self.being_made: set[str] = set()  # names that were requested without a response
         self.facts: dict[PartitionKey, Facts] = {}
         self.sent = 0
         self.acknowledged = 0
@@ -124,27 +122,27 @@ class History:
     def topic_made(
         self, name: str, topic_id: bytes, partitions: int, *, retention: bool, replicas: int = 1
     ) -> Topic:
-        """A topic exists."""
+        """A topic was created."""
         self.being_made.discard(name)
         topic = Topic(name, topic_id, partitions, has_retention=retention, replicas=replicas)
         self.topics[name] = self.by_id[topic_id] = topic
         return topic
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Its deletion was acknowledged."""
+        """The deletion of a topic was acknowledged."""
         topic.is_deleted = True
         if self.topics.get(topic.name) is topic:
             del self.topics[topic.name]
 
     def topic_seen(self, topic_id: bytes, where: str) -> None:
-        """Somebody says that there is such a topic."""
+        """A response or a disk contains a topic id."""
         topic = self.by_id.get(topic_id)
-        # With a replica offline, the answer says only that the deletion is noted.
+        # With an offline replica, the response only means that the deletion is stored.
         if topic is not None and topic.is_deleted and topic.replicas == 1:
             self._violated(f"{where} shows {topic.name}, whose deletion was acknowledged")
 
     def of(self, topic: Topic, index: int) -> Facts:
-        """What is known of a partition."""
+        """What is known about a partition."""
         facts = self.facts.get((topic.id, index))
         if facts is None:
             facts = self.facts[topic.id, index] = Facts(topic, index)
@@ -153,14 +151,14 @@ class History:
     # ------------------------------------------------------------------------- records
 
     def sending(self, key: bytes, topic: Topic, index: int, *, idempotent: bool) -> None:
-        """A record is on its way, for the first time."""
+        """A record is sent for the first time."""
         self.sent += 1
         self._destinations[key] = (topic.name, index, idempotent)
 
     def acked(
         self, facts: Facts, base_offset: int, keys: Sequence[bytes], *, by_all: bool = True
     ) -> None:
-        """A producer was told that its records stand there, on all replicas in sync or on one."""
+        """Records were acknowledged, with acks=all (`by_all`) or by the leader alone."""
         self.acknowledged += len(keys)
         if facts.topic.replicas > 1 and not by_all:
             return
@@ -169,10 +167,10 @@ class History:
             facts.acked.add(offset)
 
     def seen(self, facts: Facts, offset: int, key: bytes | None, where: str) -> None:
-        """Somebody has read a record."""
+        """A record was read."""
         self.read += 1
         if key is not None and facts.at.get(offset) == key:
-            return  # known to be whole, and to stand there
+            return  # checked before
         whole = self._whole(facts, offset, key, where)
         if whole is not None:
             self._stands(facts, offset, whole, where)
@@ -180,7 +178,7 @@ class History:
     def on_disk(
         self, facts: Facts, offset: int, leader_epoch: int, key: bytes | None, where: str
     ) -> None:
-        """A disk holds a record, written in that epoch."""
+        """A record is on a disk, in a batch of that leader epoch."""
         if facts.topic.replicas == 1:
             self.seen(facts, offset, key, where)
             return
@@ -195,7 +193,7 @@ class History:
             )
 
     def _whole(self, facts: Facts, offset: int, key: bytes | None, where: str) -> bytes | None:
-        """The key, if the record is as it was sent, and to this partition."""
+        """The key, if the record is intact and was sent to this partition; else None."""
         if key is None:
             self._violated(f"{facts} at {offset}: {where} has a value that is not its key's")
             return None
@@ -211,12 +209,12 @@ class History:
             self._violated(f"{facts} at {offset}: {where} has {key!r}; it was {known!r}")
         if self._destinations[key][2] and facts.offset_of.setdefault(key, offset) != offset:
             self._violated(
-                f"{facts}: {key!r} of an idempotent producer stands at "
-                f"{facts.offset_of[key]} and, says {where}, at {offset}"
+                f"{facts}: {key!r} of an idempotent producer is at "
+                f"{facts.offset_of[key]} and, by {where}, at {offset}"
             )
 
     def cut(self, facts: Facts, end_offset: int) -> None:
-        """The power failed, and what stood from there on is lost: others may take its place."""
+        """The power failed, and records from this offset on are lost: others may follow there."""
         facts.cuts += 1
         facts.high_watermark = min(facts.high_watermark, end_offset)
         for offset in [offset for offset in facts.at if offset >= end_offset]:
@@ -228,32 +226,32 @@ class History:
     # ---------------------------------------------------------------------- watermarks
 
     def floor(self, facts: Facts, life: object) -> "Floor":
-        """What a request that is sent now, to a broker in that life, must at least be told."""
+        """The lower bounds for the response to a request that is sent now."""
         log_start = facts.log_start if facts.life == life else 0
         high_watermark = facts.high_watermark
-        if facts.topic.replicas > 1:  # the next leader may know less for a moment
-            high_watermark = facts.reigns.get(life, 0)
+        if facts.topic.replicas > 1:  # a new leader's HW may be lower for a while
+            high_watermark = facts.high_watermarks.get(life, 0)
         return Floor(life, facts.cuts, high_watermark, log_start)
 
     def watermarks(
         self, facts: Facts, floor: "Floor", *, high_watermark: int, log_start: int, where: str
     ) -> None:
-        """Somebody was told how far it may be read, and from where on."""
+        """A response contains the HW and the log start offset."""
         if facts.cuts != floor.cuts:
             return
         self._must_not_fall("high watermark", facts, floor.high_watermark, high_watermark, where)
         self._must_not_fall("log start", facts, floor.log_start, log_start, where)
         facts.high_watermark = max(facts.high_watermark, high_watermark)
         if facts.topic.replicas > 1:
-            known = facts.reigns.get(floor.life, 0)
-            facts.reigns[floor.life] = max(known, high_watermark)
-        # Where a log starts is written now and then only: a crash may bring records back.
-        same_life = facts.life == floor.life
-        facts.log_start = max(facts.log_start, log_start) if same_life else log_start
+            known = facts.high_watermarks.get(floor.life, 0)
+            facts.high_watermarks[floor.life] = max(known, high_watermark)
+        # Log start offsets are only checkpointed at times: a crash may bring records back.
+        same_term = facts.life == floor.life
+        facts.log_start = max(facts.log_start, log_start) if same_term else log_start
         facts.life = floor.life
         if log_start > facts.delete_asked and not facts.topic.has_retention:
             self._violated(
-                f"{facts}: {where} says that it starts at {log_start}; nobody asked to delete "
+                f"{facts}: {where} has log start offset {log_start}; no client deleted "
                 f"beyond {facts.delete_asked}"
             )
 
@@ -263,7 +261,7 @@ class History:
 
 
 class Floor(NamedTuple):
-    """What was known when a question was asked: no answer may fall below it."""
+    """The lower bounds of a response: what was known when the request was sent."""
 
     life: object
     cuts: int

@@ -1,9 +1,9 @@
-"""What a coordinator has completed is open nowhere: else what was committed is never readable.
+"""A transaction that its coordinator has completed must not be open in any partition.
 
-A marker that is never written leaves the last stable offset behind, and offsets of a group pending.
-The end of a run shows that only if nothing has come after it: the next transaction of the same
-producer ends what the partition still takes for open, and a topic may be deleted. So the logs of
-the leaders are compared with the coordinators all the while.
+A missing marker keeps the last stable offset back, and offsets of a group pending. The end of a run
+shows that only if nothing follows: the producer's next transaction ends the open one in the
+partition, and a topic may be deleted. So the leaders' logs are compared with the coordinators
+during the whole run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,15 +13,15 @@ from odradek.broker.replication.partition import Partition as HeldPartition
 from odradek.log.producer_state import NO_OFFSET, ActiveProducer
 from odradek.txn.transaction import State, Transaction
 
-# The coordinator has completed it when all leaders have written its marker: there is nothing to
-# wait for but the next look.
+# A transaction is complete when all leaders have written its marker, so there is no need to wait
+# for longer than the next look.
 LOOKS_MIN: Final = 2
 
 Key = tuple[bytes, int, int, int]  # topic id, partition, producer id, first offset
 
 
 class OpenTransactions:
-    """Looks now and then; something is wrong if it is seen in `LOOKS_MIN` looks in a row."""
+    """Reports a transaction that is left open in `LOOKS_MIN` successive looks."""
 
     def __init__(self, violated: Callable[[str], None]) -> None:
         self._violated = violated
@@ -30,7 +30,7 @@ class OpenTransactions:
     def look(
         self, leading: Iterable[HeldPartition], coordinated: Mapping[int, Transaction]
     ) -> None:
-        """`leading` are partitions at their present leaders, `coordinated` is by producer id."""
+        """`leading` are partitions at their leaders, `coordinated` is by producer id."""
         seen: dict[Key, int] = {}
         for partition in leading:
             log = partition.log
@@ -59,10 +59,10 @@ class OpenTransactions:
 
 
 def is_left_open(producer: ActiveProducer, transaction: Transaction) -> bool:
-    """Whether a transaction is open in a partition and at an end at its coordinator.
+    """Whether a transaction is open in a partition and complete at its coordinator.
 
-    Each transaction has an epoch of its own (KIP-890): at its end, or when the next one is open,
-    the coordinator has a larger one.
+    Each transaction has its own epoch (KIP-890): when it is complete, or the next one is open,
+    the coordinator has a larger epoch than the partition.
     """
     return (
         producer.transaction_first_offset != NO_OFFSET

@@ -1,13 +1,13 @@
-"""What must hold of a partition's replicas all together, looked at from outside.
+"""Checks of all replicas of a partition together, and of the stored partition states.
 
-    what is stored     leader in the ISR, the ISR among the assigned, epochs only grow; one leader
-                       for each leader epoch; nobody leads who was not in the ISR before
-    while it runs      no two brokers lead in the same epoch, nor two lives of one; the HW does not
-                       go back within a reign; whoever is in sync has everything below the HW; a
-                       new leader has everything that was committed
-    at the end         all are in sync; the replicas' logs are the same, and hold what was committed
+    what is stored     the leader is in the ISR, the ISR among the assigned replicas, epochs only
+                       grow; one leader for each leader epoch, elected from the former ISR
+    while it runs      no two brokers, nor two processes of one, lead in the same epoch; the HW does
+                       not decrease within a leader epoch; each in-sync replica has every record
+                       below the HW; a new leader has every committed record
+    at the end         all replicas are in sync, their logs are equal, and hold what was committed
 
-`Tally` counts what happened, so that a quiet run is not taken for a good one.
+`Tally` counts what happened, so that an uneventful run does not pass for a good one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ from odradek.broker.replication.partition import Partition as HeldPartition
 from odradek.coord import layout, layout_odradek
 from odradek.coord.tree import Change, ChangeKind, TreeNode
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
-from odradek.sim.checks.checkers import Picture, fullest, read_disk
+from odradek.sim.checks.checkers import LogOnDisk, fullest, read_disk
 from odradek.sim.checks.history import Facts, History
-from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster, State
+from odradek.sim.world.cluster import ProcessState, SimulatedBroker, SimulatedCluster
 
 _TOPICS: Final = layout.TOPICS + "/"
 _BROKERS: Final = layout.BROKER_IDS + "/"
@@ -30,17 +30,17 @@ _BROKERS: Final = layout.BROKER_IDS + "/"
 
 @dataclass(slots=True)
 class Tally:
-    """What the cluster went through."""
+    """Counts of what happened in the cluster."""
 
     elections: int = 0
     truncations: int = 0
     isr_changes: int = 0
     controllers: int = 0
-    reassignments: int = 0  # that have come to their end
+    reassignments: int = 0  # that are complete
 
 
 class ReplicationChecker:
-    """Compares the store, the state of all brokers and all disks."""
+    """Compares the store with the state and the disks of all brokers."""
 
     def __init__(
         self, cluster: SimulatedCluster, history: History, violated: Callable[[str], None]
@@ -50,14 +50,16 @@ class ReplicationChecker:
         self._history = history
         self._violated = violated
         self._stored: dict[TopicPartition, layout.LeaderIsrAndControllerEpoch] = {}
-        self._reigns: dict[tuple[bytes, int, int], tuple[int, int]] = {}  # broker and its life
+        self._reigns: dict[
+            tuple[bytes, int, int], tuple[int, int]
+        ] = {}  # broker id and process number
         self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
-        self._topics: dict[str, tuple[TreeNode, layout.TopicNode]] = {}  # as they were last seen
+        self._topics: dict[str, tuple[TreeNode, layout.TopicNode]] = {}  # the last seen version
         self._moving: dict[str, set[int]] = {}  # partitions of a topic
-        # Who was a replica once, and whether he may not have been told that he is none any more.
+        # Former replicas, and whether the controller may not have sent them StopReplica.
         self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
         self._transaction_version = 0  # as it is stored
-        # Brokers that joined an ISR since they lost power: there they have what is committed.
+        # Brokers that have joined an ISR since their power loss: they have what is committed.
         self._regained: set[tuple[int, TopicPartition]] = set()
         cluster.tree.written = self._written
 
@@ -87,8 +89,8 @@ class ReplicationChecker:
         self._transaction_version = level
 
     def transaction_version_used(self, user: str, level: int) -> None:
-        """All brokers are ours and of one version, so the level that is stored never falls, and
-        no broker goes back to a lower one: a client asks once a connection.
+        """The stored level never decreases, and no broker uses a lower one than before: all brokers
+        have one version of the software, and a client asks once a connection.
         """
         if level < self._transaction_version:
             self._violated(
@@ -96,7 +98,7 @@ class ReplicationChecker:
             )
 
     def _topic_written(self, name: str) -> None:
-        """Count the reassignments that have come to their end, and note who is no replica more."""
+        """Count completed reassignments, and note the removed replicas."""
         before = self._topics.get(name)
         topic = self._topic(name)
         assignments = topic.assignments if topic is not None else {}
@@ -113,7 +115,7 @@ class ReplicationChecker:
     def _note_leavers(
         self, name: str, before: layout.TopicNode, assignments: Mapping[int, Assignment]
     ) -> None:
-        """No `assignments`: the topic was deleted, and that waits for all that are known of."""
+        """No `assignments`: the topic was deleted, which waits for all replicas' brokers."""
         for number, former in before.assignments.items():
             now = assignments.get(number)
             for broker in set(former.replicas) - set(now.replicas if now else ()):
@@ -124,7 +126,7 @@ class ReplicationChecker:
                     self._left[key] = may_be_offline or not self._can_be_told(broker)
 
     def _can_be_told(self, broker: int) -> bool:
-        """Whether a broker is registered, and a controller has taken note of it."""
+        """Whether a broker is registered, and the controller has processed its registration."""
         node = self._cluster.tree.find(layout.broker_path(broker))
         if node is None:
             return False
@@ -141,7 +143,7 @@ class ReplicationChecker:
                 self._left[key] = True
 
     def _note_untold(self) -> None:
-        """The last controller is gone, and with it the orders that it had not given yet."""
+        """The controller has failed, and with it the requests that it had not sent yet."""
         for broker, name, topic_id in self._left:
             running = self._cluster.brokers[broker].broker
             held = running.logs.get(name) if running is not None else None
@@ -149,12 +151,12 @@ class ReplicationChecker:
                 self._left[broker, name, topic_id] = True
 
     def may_be_left(self, broker: int, partition: TopicPartition, topic_id: bytes | None) -> bool:
-        """Whether a broker may still have a log that nobody has assigned to it any more.
+        """Whether a broker may still have a log that is not assigned to it.
 
-        It was a replica, and the controller did not know it to be there when that ended, or it
-        was not ever since, or had not heard of it when the next controller came: nobody tells it
-        what it has missed. Or the log was in a directory that was away. Apache Kafka leaves such
-        logs as well.
+        It was a replica, and the controller could not send StopReplica: the broker was not
+        registered when the assignment ended or has not been since, or the next controller was
+        elected before the request was sent. Or the log was in an offline directory. Apache Kafka
+        leaves such logs, too.
         """
         known = UUID(bytes=topic_id) if topic_id else None
         return self._left.get((broker, partition, known), False)
@@ -168,14 +170,14 @@ class ReplicationChecker:
     def _state_written(self, partition: TopicPartition, path: str) -> None:
         node = self._cluster.tree.find(path)
         if node is None:
-            return  # made and removed in one step
+            return  # created and removed in one transaction
         state = layout.decode_partition_state(partition, node.data, partition_epoch=node.version)
         before, self._stored[partition] = self._stored.get(partition), state
         now = state.leader_and_isr
         assigned = self._assigned(partition)
         if now.leader not in (NO_LEADER, *now.isr):
             self._violated(f"{partition}: leader {now.leader} is stored with ISR {now.isr}")
-        # Whose place was taken leaves the ISR with the writes that follow; nobody else joins.
+        # A replaced replica leaves the ISR in one of the next writes; no other replica joins.
         known = {*(assigned or ()), *(before.leader_and_isr.isr if before else ())}
         if assigned is not None and not set(now.isr) <= known:
             self._violated(f"{partition}: ISR {now.isr} is stored; its replicas are {assigned}")
@@ -207,7 +209,9 @@ class ReplicationChecker:
             self._regained.update((member, partition) for member in set(now.isr) - set(before.isr))
 
     def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
-        """Whether it was in the last ISR that was large enough, though not in the very last."""
+        """Whether a replica was in the last ISR of sufficient size, though not in the very last
+        one.
+        """
         node = self._cluster.tree.find(layout_odradek.isr_history_path(partition))
         if node is None:
             return False
@@ -219,7 +223,7 @@ class ReplicationChecker:
         if node is None:
             return None
         known = self._topics.get(name)
-        if known is None or known[0] is not node:  # nodes are replaced, never changed
+        if known is None or known[0] is not node:  # nodes are immutable
             known = self._topics[name] = (node, layout.decode_topic(name, node.data))
         return known[1]
 
@@ -234,7 +238,7 @@ class ReplicationChecker:
     # ------------------------------------------------------------------- while it runs
 
     def probe(self) -> None:
-        """Now and then."""
+        """Check the running brokers."""
         held = {
             broker.id: {p.topic_partition: p for p in broker.broker.replicas}
             for broker in self._cluster.brokers
@@ -256,11 +260,11 @@ class ReplicationChecker:
             partition.topic_partition.partition,
             partition.leader_epoch,
         )
-        who = broker.id, broker.lives
+        who = broker.id, broker.starts
         if self._reigns.setdefault(reign, who) != who:
             self._violated(
-                f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by broker and "
-                f"life {who}, and by {self._reigns[reign]}"
+                f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by (broker, "
+                f"process) {who}, and by {self._reigns[reign]}"
             )
         before = self._high_watermarks.get(reign)
         if before is not None and leader.high_watermark < before:
@@ -304,16 +308,18 @@ class ReplicationChecker:
                 )
 
     def _may_lack(self, broker: int, name: TopicPartition) -> bool:
-        """Whether a broker may lack what is committed: it lost it, and is not in the ISR anew."""
+        """Whether a broker may lack committed records after a power loss, until it is in the ISR
+        again.
+        """
         return broker in self._cluster.lossy and (broker, name) not in self._regained
 
     def lost_power(self, broker: int) -> None:
-        """What it had not flushed may be lost."""
+        """Records that the broker had not flushed may be lost."""
         self._regained = {regained for regained in self._regained if regained[0] != broker}
 
     @contextmanager
     def watching_fetches(self) -> Iterator[None]:
-        """Meanwhile, look at each fetch of a follower that moves a high watermark."""
+        """Within the block, check each follower fetch that advances a high watermark."""
         before = HeldPartition.follower_fetched
 
         def fetched(partition: HeldPartition, follower: int, *rest: Any) -> Any:
@@ -350,10 +356,10 @@ class ReplicationChecker:
             )
 
     def _forget_losses(self, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]) -> None:
-        """A broker that lost power has all again once it is in sync everywhere."""
+        """A broker that lost power has every record again once it is in sync everywhere."""
         for broker_id in sorted(self._cluster.lossy - self._cluster.losing):
             broker = self._cluster.brokers[broker_id]
-            if broker.state is State.RUNNING and self._is_whole(broker_id, held):
+            if broker.state is ProcessState.RUNNING and self._is_whole(broker_id, held):
                 self._cluster.lossy.discard(broker_id)
 
     def _is_whole(
@@ -380,7 +386,7 @@ class ReplicationChecker:
         return True
 
     def leading(self) -> Iterator[HeldPartition]:
-        """The partitions at the leaders that are stored, as far as these lead already."""
+        """The partitions at their stored leaders, if these lead already."""
         for name, state in self._stored.items():
             stored = state.leader_and_isr
             running = self._cluster.brokers[stored.leader].broker if stored.leader >= 0 else None
@@ -395,11 +401,10 @@ class ReplicationChecker:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All that are stored."""
         return sorted(self._stored)
 
     def unsettled(self) -> list[str]:
-        """What is not as it should be once everything has healed."""
+        """Partitions whose ISR or reassignment is incomplete after all faults have healed."""
         found = []
         for name, state in self._stored.items():
             stored, assignment = state.leader_and_isr, self._assignment(name)
@@ -408,11 +413,11 @@ class ReplicationChecker:
             if set(stored.isr) != set(assignment.replicas):
                 found.append(f"{name}: ISR {stored.isr} of {assignment.replicas}")
             elif assignment.is_being_reassigned:
-                found.append(f"{name}: {assignment} comes to no end")
+                found.append(f"{name}: {assignment} does not complete")
         return sorted(found)
 
     def misplaced(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[str]:
-        """Partitions whose replicas are not those that were last asked for."""
+        """Partitions whose replicas are not the requested ones."""
         return [
             f"{name}: {self._assignment(name)} instead of {target}"
             for name, target in sorted(targets.items())
@@ -420,7 +425,7 @@ class ReplicationChecker:
         ]
 
     def badly_led(self) -> list[str]:
-        """Partitions that are not led by their preferred replica."""
+        """Partitions whose leader is not the preferred replica."""
         return [
             f"{name}: {state.leader_and_isr.leader} of {assigned} leads"
             for name, state in sorted(self._stored.items())
@@ -428,7 +433,7 @@ class ReplicationChecker:
         ]
 
     def end(self) -> None:
-        """Everything is healed, everybody is idle: the replicas are the same."""
+        """After all faults have healed and clients are idle: the replicas are equal."""
         pictures = [(broker, fullest(read_disk(broker.disk))) for broker in self._cluster.brokers]
         for (topic_id, index), facts in self._history.facts.items():
             if facts.topic.is_doomed or facts.topic.replicas == 1:
@@ -438,15 +443,17 @@ class ReplicationChecker:
                 (broker, picture)
                 for broker, of_broker in pictures
                 if broker.id
-                in (self._assigned(name) or ())  # others may not know that they are not
+                in (self._assigned(name) or ())  # others may not have received StopReplica
                 and (picture := of_broker.get(name)) is not None
                 and picture.topic_id == topic_id
             ]
             self._compare_replicas(facts, found)
 
-    def _compare_replicas(self, facts: Facts, found: list[tuple[SimulatedBroker, Picture]]) -> None:
+    def _compare_replicas(
+        self, facts: Facts, found: list[tuple[SimulatedBroker, LogOnDisk]]
+    ) -> None:
         start = max((picture.start for _, picture in found), default=0)
-        # Below where the logs start, anything may be left that nobody reads any more.
+        # Below the log start offsets, anything may be left.
         start = max(start, *(_log_start(broker, facts) for broker, _ in found), 0)
         contents: dict[object, list[str]] = {}
         ends = {}
@@ -473,6 +480,6 @@ def _log_start(broker: SimulatedBroker, facts: Facts) -> int:
     return held.log.log_start_offset if held is not None and held.log is not None else 0
 
 
-def _records(picture: Picture) -> Iterator[tuple[int, bytes | None]]:
+def _records(picture: LogOnDisk) -> Iterator[tuple[int, bytes | None]]:
     for batch in picture.batches:
         yield from enumerate(batch.keys, batch.base_offset)

@@ -245,7 +245,7 @@ class Administrator:
         async def attempt() -> tuple[int, str | None]:
             leader = await self._client.leader(TopicPartition(topic.name, index))
             asked = DeleteRecordsPartition(partition_index=index, offset=offset)
-            life, cuts = self._workload.life_of(leader, facts), facts.cuts
+            life, cuts = self._workload.process_and_epoch_of(leader, facts), facts.cuts
             answer = await leader.request(
                 DeleteRecordsRequest(
                     topics=[DeleteRecordsTopic(name=topic.name, partitions=[asked])],

@@ -88,7 +88,6 @@ class Client:
         return await (await self.cluster()).controller()
 
     async def refresh(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """Metadata, asked for."""
         return await (await self.cluster()).refresh(topics)
 
     async def begin_anew(self) -> None:

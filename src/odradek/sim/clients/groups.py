@@ -434,7 +434,6 @@ class LastReader:
         self.told: dict[int, int] = {}
 
     async def read_some(self) -> None:
-        """Ask once."""
         try:
             connection = await GroupMember.coordinator(self._client, self._group)
             told = await GroupMember.committed_offsets(

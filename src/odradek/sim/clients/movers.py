@@ -239,7 +239,6 @@ class Mover(Transactor):
 
 
 def start_movers(workload: "Workload", options: TransactionOptions, ledger: Ledger) -> GroupBook:
-    """Let movers go."""
     book = GroupBook(workload)
     moves = Moves(workload, ledger, book)
     maker = workload.client("admin-of-moved")

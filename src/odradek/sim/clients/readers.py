@@ -152,7 +152,7 @@ class Reader:
     ) -> None:
         workload = self._workload
         floors = {
-            id(p): workload.history.floor(p.facts, workload.life_of(leader, p.facts))
+            id(p): workload.history.floor(p.facts, workload.process_and_epoch_of(leader, p.facts))
             for p in positions
         }
         request = self._request(leader, positions, forgotten)
@@ -232,7 +232,7 @@ class Reader:
         if facts.topic.is_doomed and not self._by_id:
             return False  # by name: it may be the next of that name already
         if data.error_code == 0:
-            if self._workload.life_of(leader, facts) != floor.life:
+            if self._workload.process_and_epoch_of(leader, facts) != floor.life:
                 return True  # another reign has begun there meanwhile
             self._workload.history.watermarks(
                 facts,

@@ -289,7 +289,6 @@ class RegisterWriter(Transactor):
 def start_registers(
     workload: "Workload", ledger: Ledger | None = None, options: TransactionOptions | None = None
 ) -> None:
-    """Let writers go."""
     for number in range(WRITERS):
         client = workload.client(f"register-{number}")
         writer = RegisterWriter(ledger, workload, client, f"register-{number}", options)

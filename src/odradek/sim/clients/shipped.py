@@ -318,17 +318,14 @@ class ShippedConsumer:
     # ------------------------------------------------------------- as the group's listener
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`."""
         await self.lost(partitions)
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`."""
         for partition in partitions:
             if self._places.pop(partition, None) is None:
                 self._workload.violated(f"{self._name} loses {partition}, which it did not have")
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`."""
         assert self._consumer is not None
         metadata, book = self._consumer.group_metadata(), self._reads.book
         for partition in partitions:
@@ -350,12 +347,10 @@ class ShippedLast:
 
     @property
     def has_read_all(self) -> bool:
-        """Whether it has."""
         topic = self._reads.workload.history.topics.get(TOPIC)
         return topic is not None and not self._reads.missing(topic)
 
     async def read_some(self) -> None:
-        """Poll once."""
         try:
             if self._consumer is None:
                 self._consumer = await self._member.opened(self._client)
@@ -517,7 +512,6 @@ def start_shipped_group(workload: "Workload") -> None:
 
 
 def start_shipped_movers(workload: "Workload", ledger: Ledger) -> None:
-    """Let movers go."""
     moves = Moves(workload, ledger, GroupBook(workload, MOVERS))
     maker = workload.client("admin-of-copied")
     maker.run(make_topic(workload, maker, COPIED))

@@ -59,7 +59,6 @@ class Workload:
             self.cluster.network.host_died(client.process.name, power=False)
 
     def client(self, name: str) -> Client:
-        """Another client process."""
         client = Client(self.cluster, name)
         self.clients.append(client)
         return client
@@ -79,15 +78,15 @@ class Workload:
         """What time it is for clients, whose clocks are right."""
         return EPOCH_MS + int(self.now_s() * 1000)
 
-    def life_of(self, connection: Connection, facts: Facts) -> object:
-        """In which life of which broker, and in which reign, a request would be answered."""
+    def process_and_epoch_of(self, connection: Connection, facts: Facts) -> object:
+        """Broker, number of its process and leader epoch that serve a request now."""
         broker = self._broker_of[connection.name.partition(":")[0]]
         if facts.topic.replicas == 1:
-            return broker.name, broker.lives
-        return broker.name, broker.lives, _leader_epoch(broker, facts)
+            return broker.name, broker.starts
+        return broker.name, broker.starts, _leader_epoch(broker, facts)
 
     def leader_epoch_at(self, connection: Connection, facts: Facts) -> int:
-        """In which reign a broker believes to be."""
+        """The leader epoch of a partition at the connected broker; -1 if it has none."""
         return _leader_epoch(self._broker_of[connection.name.partition(":")[0]], facts)
 
     def succeeded(self) -> None:

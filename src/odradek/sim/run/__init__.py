@@ -1,1 +1,1 @@
-"""One simulation from its seed, and the search over many."""
+"""One simulation from its seed, and the search over many seeds."""

@@ -1,8 +1,8 @@
-"""What goes wrong, and when: a schedule drawn from the seed, and whoever carries it out.
+"""Faults: a schedule drawn from the seed, and its execution.
 
-A `Fault` begins, lasts, and heals. Those that need a broker for themselves (it dies, pauses, its
-disk fails) wait for one another; those of the network, the store and the clocks come on top.
-The schedule is a list, so that a failing one can be made smaller by leaving faults out.
+A fault begins, lasts, and heals. Faults of one broker (it is killed, pauses, its disk fails) wait
+for each other; those of the network, the store and the clocks overlap with them. The schedule is a
+list, so that a failing one can be shrunk by leaving faults out.
 """
 
 import asyncio
@@ -25,8 +25,7 @@ from odradek.sim.world.cluster import (
     SimulatedCluster,
     usual_fate,
 )
-from odradek.sim.world.disk import UNLIMITED
-from odradek.sim.world.disk import Fault as DiskFault
+from odradek.sim.world.disk import UNLIMITED, DiskFault
 from odradek.sim.world.network import USUAL_DELAY_MS
 
 FAULTS_MIN: Final = 20  # in a minute or more, of several brokers
@@ -34,11 +33,11 @@ HOUR_MS: Final = 3_600_000
 FOR_EVER: Final = 1 << 60
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 INTERNAL_PARTITIONS_MAX: Final = 6
-_RESTART_S: Final = 1.0  # what a host needs from power to process; longer than any delay
+_RESTART_S: Final = 1.0  # from power on to a process; longer than any delay
 
 
 class Kind(Enum):
-    """What goes wrong."""
+    """The kinds of faults."""
 
     KILL = "kill -9"
     CRASH = "kill -9 within a write"
@@ -59,40 +58,40 @@ class Kind(Enum):
     STORE_TROUBLE = "store loses requests and answers"
     CLOCK = "clock jumps"
     ISOLATE = "cut off from brokers and store, not from clients"
-    DEAF = "does not hear the controller"
-    MOVE = "an administrator has others lead"
+    NO_CONTROLLER_REQUESTS = "receives no requests of the controller"
+    MOVE = "an administrator moves leadership"
     DEPOSE = "an administrator removes the controller's node"
     BLACKOUT = "power loss of all brokers at once"
-    ZOMBIE = "what a deposed controller has ordered to be deleted is heard late"
-    UNHEARD = "that a follower has joined is not heard, and it falls behind"
-    FLAP = "a link between two brokers comes and goes"
-    SLOW_LINK = "what one broker sends another takes long"
-    SWAY = "leadership goes to and fro"
+    LATE_STOP_REPLICA = "a former controller's StopReplica arrives late"
+    LOST_ISR_UPDATE = "the response to an ISR expansion is lost, and the follower falls behind"
+    FLAP = "a link between two brokers is cut and healed repeatedly"
+    SLOW_LINK = "what one broker sends another is delayed"
+    LEADER_CHANGES = "leadership changes several times"
     LOAD_ERROR = "an internal topic cannot be read after a restart"
     ROLL = "the brokers are restarted in turn"
-    LATE_NEWS = "what the controller tells one broker takes long"
+    LATE_UPDATE_METADATA = "the controller's requests to one broker are delayed"
     GROW_INTERNAL = "an administrator adds partitions to an internal topic"
 
 
-# What chance hardly ever brings about: these lie in wait for their moment.
-_CONTRIVED: Final = frozenset({Kind.ZOMBIE, Kind.UNHEARD})
+# Hardly ever drawn at a time when they have an effect: they wait for that time themselves.
+_CONTRIVED: Final = frozenset({Kind.LATE_STOP_REPLICA, Kind.LOST_ISR_UPDATE})
 _PATIENCE_S: Final = 20.0
-# What concerns coordinators.
-OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_NEWS, Kind.GROW_INTERNAL)
-# What takes several brokers.
+# Faults of coordinators.
+OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_UPDATE_METADATA, Kind.GROW_INTERNAL)
+# Faults that need several brokers.
 _OF_SEVERAL: Final = _CONTRIVED | {
     Kind.ROLL,
-    Kind.LATE_NEWS,
-    Kind.LATE_NEWS,
+    Kind.LATE_UPDATE_METADATA,
+    Kind.LATE_UPDATE_METADATA,
     Kind.ISOLATE,
-    Kind.DEAF,
+    Kind.NO_CONTROLLER_REQUESTS,
     Kind.MOVE,
     Kind.DEPOSE,
     Kind.FLAP,
     Kind.SLOW_LINK,
-    Kind.SWAY,
+    Kind.LEADER_CHANGES,
 }
-# What is drawn from, unless told otherwise. Nobody promises to survive a blackout without fsync.
+# The default kinds. Without flushes before acknowledgements, no cluster survives a blackout.
 USUAL: Final = tuple(
     kind
     for kind in Kind
@@ -101,12 +100,12 @@ USUAL: Final = tuple(
         Kind.BLACKOUT,
         Kind.FLAP,
         Kind.SLOW_LINK,
-        Kind.SWAY,
+        Kind.LEADER_CHANGES,
         *_CONTRIVED,
         *OF_COORDINATORS,
     }
 )
-# What leaves everything that was written, as long as the directories can be read.
+# Faults after which every record is still there, as long as the log directories can be read.
 LOSSLESS: Final = (
     Kind.KILL,
     Kind.CRASH,
@@ -123,10 +122,10 @@ LOSSLESS: Final = (
 
 
 def kinds_with_coordinators(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
-    """Faults after which everything acknowledged is still there, those of coordinators included.
+    """Faults after which everything acknowledged is still there, including coordinators' faults.
 
-    One of several brokers at a time may lose its power. A single broker, or all at once, may if
-    they acknowledge only what was flushed (`durable`).
+    With several brokers, one at a time may lose power. A single broker, or all at once, may if
+    brokers acknowledge only flushed records (`durable`).
     """
     if brokers > 1:
         return (*USUAL, *OF_COORDINATORS, *([Kind.BLACKOUT] * 4 if durable else ()))
@@ -136,14 +135,14 @@ def kinds_with_coordinators(brokers: int, *, durable: bool = False) -> tuple[Kin
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong."""
+    """One fault with its time, duration and broker."""
 
     number: int
     kind: Kind
     at_s: float
     lasts_s: float
     broker: int
-    detail: float  # between 0 and 1: whatever else has to be chosen follows from it
+    detail: float  # between 0 and 1: all further choices derive from it
 
     def __str__(self) -> str:
         return (
@@ -160,16 +159,16 @@ def draw_schedule(
     kinds: Sequence[Kind],
     is_uneven: bool = False,
 ) -> list[Fault]:
-    """What will go wrong in so many seconds; `is_uneven`: of few kinds, and some often."""
+    """The faults within so many seconds; `is_uneven`: of few kinds, with different frequencies."""
     if brokers == 1:
         kinds = [kind for kind in kinds if kind not in _OF_SEVERAL]
     elif len(kinds) > 1 and Kind.ISOLATE in kinds:
-        # What makes logs diverge most: a leader that does not know that it is none any more.
+        # Isolated leaders make logs diverge most.
         kinds = [*kinds, *[Kind.ISOLATE] * 3]
     if is_uneven and len(kinds) > 1:
         kinds = _uneven(chance, kinds)
     faults: list[Fault] = []
-    # One broker has its troubles one after the other; several have them all at once.
+    # One broker's faults come one after the other; several brokers have them concurrently.
     mean_s = chance.choice((3.0, 6.0, 12.0)) if brokers == 1 else chance.choice((1.0, 2.0, 2.5))
     at_s = 2.0 + chance.expovariate(1 / mean_s)
     while at_s < seconds or (brokers > 1 and seconds >= 60.0 and len(faults) < FAULTS_MIN):
@@ -183,10 +182,10 @@ def draw_schedule(
 
 
 def _uneven(chance: random.Random, kinds: Sequence[Kind]) -> list[Kind]:
-    """Some of the kinds, each as often as is drawn for it (swarm testing, Groce et al. 2012).
+    """Some of the kinds, each with a drawn frequency (swarm testing, Groce et al. 2012).
 
-    Where all kinds are equally likely, what takes three faults of one kind in a row, and none of
-    those that would hide it, hardly ever comes about.
+    With equal frequencies, it is very unlikely that three faults of one kind come in a row, and
+    no fault of another kind hides their effect.
     """
     drawn = [
         kind for kind in dict.fromkeys(kinds) for _ in range(chance.choice((0, 0, 0, 1, 2, 6)))
@@ -195,25 +194,25 @@ def _uneven(chance: random.Random, kinds: Sequence[Kind]) -> list[Kind]:
 
 
 class FaultPlayer:
-    """Carries out a schedule, and keeps brokers running that nobody wants to be down."""
+    """Executes a schedule, and restarts brokers that have stopped by themselves."""
 
     def __init__(self, cluster: SimulatedCluster, schedule: Sequence[Fault]) -> None:
         self.played = 0
         self._cluster = cluster
         self._schedule = schedule
-        self._owned = [asyncio.Lock() for _ in cluster.brokers]  # by a fault, for its time
+        self._owned = [asyncio.Lock() for _ in cluster.brokers]  # held by a fault while it lasts
         self._network_troubles = 0
         self._healed_s = 0.0
         self._keepers: list[asyncio.Task[None]] = []
 
     @property
     def healed_for_s(self) -> float:
-        """How long nothing has been wrong; 0 while something is."""
+        """For how long no fault has been active; 0 while one is."""
         quiet = not self._network_troubles and not any(lock.locked() for lock in self._owned)
         return self._cluster.loop.time() - self._healed_s if quiet else 0.0
 
     async def play(self) -> None:
-        """All of it; returns when everything is healed."""
+        """Execute the schedule; returns when everything has healed."""
         self._keepers = [asyncio.create_task(self._keep(b)) for b in self._cluster.brokers]
         async with asyncio.TaskGroup() as group:
             for fault in self._schedule:
@@ -224,12 +223,12 @@ class FaultPlayer:
                 broker.start()
 
     def stop(self) -> None:
-        """Start nobody any more."""
+        """Restart no brokers any more."""
         for keeper in self._keepers:
             keeper.cancel()
 
     async def _keep(self, broker: SimulatedBroker) -> None:
-        """What systemd does: start again what has given up."""
+        """Restart a broker that has stopped by itself, as systemd does."""
         while True:
             await asyncio.sleep(0.5)
             if self._is_abandoned(broker):
@@ -270,7 +269,7 @@ async def _start_again(broker: SimulatedBroker, fault: Fault) -> None:
     await asyncio.sleep(_RESTART_S + fault.lasts_s)
     if not broker.is_up:
         broker.start()
-    if fault.detail < 0.3:  # and once more, early: crashes while starting, or recovering
+    if fault.detail < 0.3:  # again, early: a crash during start or recovery
         await asyncio.sleep(0)
         broker.crash_after(int(fault.detail * 100))
         await asyncio.sleep(_RESTART_S)
@@ -278,13 +277,13 @@ async def _start_again(broker: SimulatedBroker, fault: Fault) -> None:
             broker.start()
 
 
-async def _worst_moment(cluster: SimulatedCluster, fault: Fault) -> None:
+async def _worst_wait_until(cluster: SimulatedCluster, fault: Fault) -> None:
     if fault.detail > 0.4:
         await cluster.next_promise(timeout_s=5.0)
 
 
 async def _kill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    await _worst_moment(cluster, fault)
+    await _worst_wait_until(cluster, fault)
     broker.kill()
     await _start_again(broker, fault)
 
@@ -301,21 +300,21 @@ async def _crash(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Faul
 
 
 def _may_lose(cluster: SimulatedCluster, broker: SimulatedBroker) -> bool:
-    """Whether this broker may lose what it has not flushed.
+    """Whether this broker may lose unflushed records.
 
-    Replication is the durability, and it promises to survive one such loss at a time: another
-    may follow when the first broker has everything again.
+    Replication tolerates one such loss at a time: the next may follow when the first broker is in
+    sync again.
     """
     return len(cluster.brokers) == 1 or not cluster.lossy - {broker.id}
 
 
 async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     others = [other.name for other in cluster.brokers if other is not broker]
-    if cluster.strays and others:  # what it sends now arrives when it has registered again
+    if cluster.strays and others:  # what it sends now arrives after its next registration
         by_s = _RESTART_S + fault.lasts_s + 2 * fault.detail
         cluster.network.hold_up(broker.name, others, by_s)
         await asyncio.sleep(fault.detail)
-    await _worst_moment(cluster, fault)
+    await _worst_wait_until(cluster, fault)
     if _may_lose(cluster, broker):
         broker.lose_power()
     else:
@@ -326,7 +325,7 @@ async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
 
 async def _black_out(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     del broker
-    await _worst_moment(cluster, fault)
+    await _worst_wait_until(cluster, fault)
     for each in cluster.brokers:
         each.lose_power()
     await asyncio.sleep(_RESTART_S + fault.lasts_s)
@@ -347,7 +346,7 @@ async def _stop_and_lose_power(
 ) -> None:
     if broker.is_up:
         await broker.stop()
-    if _may_lose(cluster, broker):  # what it was told to stop may have died in it
+    if _may_lose(cluster, broker):  # it may have crashed while it stopped
         broker.lose_power()
     await _start_again(broker, fault)
 
@@ -368,10 +367,10 @@ async def _slow_disk(cluster: SimulatedCluster, broker: SimulatedBroker, fault: 
 
 
 def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
-    """A log dir fails until it is mended; the broker is started anew then, for Kafka needs it.
+    """A log dir fails for a while; then the broker is restarted, as Kafka requires.
 
-    A flush that failed may have lost what it was to write, without anybody being able to tell:
-    so the host is switched off with the broker, and what is lost is seen to be.
+    A failed flush may have lost pages without any indication: so the host loses power with the
+    broker, and the loss becomes visible.
     """
 
     async def play(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
@@ -398,11 +397,11 @@ def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
     return play
 
 
-async def _load_badly(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """A broker cannot read what its coordinators load: once, or a few times.
+async def _fail_loads(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Reads of an internal topic fail once or a few times while a coordinator loads it.
 
-    It loads after a restart, or because others led before. No file descriptor is left, which is
-    over as soon as it is; or the disk is at fault, which costs the log directory until a restart.
+    The load follows a restart, or a change of leaders. The error is EMFILE, which is temporary, or
+    EIO, which takes the log directory offline until a restart.
     """
     drawn = int(fault.detail * 1_000)
     error = errno.EIO if drawn % 3 == 0 else errno.EMFILE
@@ -412,7 +411,7 @@ async def _load_badly(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
         if broker.is_up:
             await broker.stop()
         await asyncio.sleep(_RESTART_S)
-    # To open a log it is read, too.
+    # The first reads open the log.
     skip = drawn % 4 if is_restarted else 0
     failing = DiskFault("read", log, errno=error, after=skip, times=1 + drawn % 3)
     broker.disk.faults.append(failing)
@@ -422,7 +421,7 @@ async def _load_badly(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
         await _prefer_others(cluster, drawn, pause_s=0.5)
     await asyncio.sleep(4.0 + fault.lasts_s)
     broker.disk.faults.clear()
-    # What fails elsewhere than in a coordinator costs the directory, whatever the error.
+    # Outside of a coordinator, any read error takes the directory offline.
     if broker.is_up and broker.broker is not None and broker.broker.logs.has_offline_dir:
         await broker.stop()
     if not broker.is_up:
@@ -430,9 +429,7 @@ async def _load_badly(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
 
 
 async def _roll(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """What an operator does for a new option: one broker after the other, none of them waited for
-    longer than it takes to serve.
-    """
+    """A rolling restart: one broker after the other, without waiting for in-sync replicas."""
     del broker
     for each in cluster.brokers:
         if each.is_up:
@@ -467,7 +464,7 @@ async def _grow_internal(cluster: SimulatedCluster, broker: SimulatedBroker, fau
 
 
 async def _fill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """Both log dirs are on one filesystem: writes go half through, and then no further."""
+    """Both log dirs are on one full filesystem: a write is incomplete, later ones fail."""
     del cluster
     left_bytes = int(fault.detail * 20_000)
     broker.disk.capacity_bytes = UNLIMITED - broker.disk.usable_bytes("/") + left_bytes
@@ -486,7 +483,7 @@ async def _reset(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Faul
 async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     others = [p.name for p in cluster.processes if not p.is_dead and p.name != broker.name]
     brokers = [b.name for b in cluster.brokers if b is not broker]
-    if brokers:  # from everybody, from the other brokers, or from one of them
+    if brokers:  # from all hosts, from the other brokers, or from some of them
         others = (others, brokers, brokers[:1], brokers[1:])[int(fault.detail * 1000) % 4]
     links = []
     for name in dict.fromkeys(others):
@@ -501,7 +498,7 @@ async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault)
 
 
 async def _flap(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """What a bad plug does, in one direction or in both: to some it is cut, to others it is not."""
+    """Cut and heal a link between two brokers repeatedly, in one direction or in both."""
     others = [other for other in cluster.brokers if other is not broker]
     other = others[int(fault.detail * 1000) % len(others)]
     links = [(broker.name, other.name), (other.name, broker.name)]
@@ -516,7 +513,7 @@ async def _flap(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
 
 
 async def _slow_link(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """A follower that lags, or a leader that is slow to hear of it, and nobody is cut off."""
+    """Delay a link between two brokers: a follower lags, but no broker is cut off."""
     others = [other for other in cluster.brokers if other is not broker]
     other = others[int(fault.detail * 1000) % len(others)]
     cluster.network.slow_down(broker.name, other.name, 0.2 + fault.detail)
@@ -525,7 +522,7 @@ async def _slow_link(cluster: SimulatedCluster, broker: SimulatedBroker, fault: 
 
 
 async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """A leader that does not hear of its successor, and goes on taking what needs no others."""
+    """Cut a broker off from the others and the store; as a former leader it keeps serving."""
     store = broker.store
     links = [
         link
@@ -543,8 +540,10 @@ async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fa
         store.restore()
 
 
-async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """A broker that everybody reaches but the controller: it leads and follows as it was told."""
+async def _lose_controller_requests(
+    cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
+) -> None:
+    """Cut the link from the controller to a broker, which keeps its roles."""
     controller = _controller(cluster)
     if controller is not None and controller is not broker:
         link = (controller.name, broker.name)
@@ -553,8 +552,10 @@ async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fau
         cluster.network.heal([link])
 
 
-async def _tell_late(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """A broker that hears of everything, later than all others: also what there is to lead."""
+async def _delay_controller_requests(
+    cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
+) -> None:
+    """Delay the controller's requests to one broker, LeaderAndIsr and UpdateMetadata included."""
     controller = _controller(cluster)
     if controller is None:
         return
@@ -566,14 +567,14 @@ async def _tell_late(cluster: SimulatedCluster, broker: SimulatedBroker, fault: 
 
 
 async def _move(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """Change who leads while everybody is in sync, as no death does: by the znodes of old tools."""
+    """Change leaders while all replicas are in sync, through the znodes of the old tools."""
     del broker
     await _prefer_others(cluster, int(fault.detail * 1000), pause_s=0.1 + fault.detail)
     await asyncio.sleep(fault.lasts_s)
 
 
-async def _sway(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """Have others lead, and others again before everybody can have heard of it."""
+async def _change_leaders(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Change leaders several times, before all brokers can have received the change before."""
     del broker
     drawn = int(fault.detail * 10_000)
     for turn in range(3 + drawn % 3):
@@ -582,7 +583,7 @@ async def _sway(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
 
 
 async def _prefer_others(cluster: SimulatedCluster, drawn: int, *, pause_s: float) -> None:
-    """Bring the replicas of all partitions into another order, then have the first ones elected."""
+    """Rotate the replicas of all partitions, then elect the preferred leaders."""
     targets = {}
     for topic in cluster.tree.names(layout.TOPICS):
         node = cluster.tree.find(layout.topic_path(topic))
@@ -599,42 +600,44 @@ async def _prefer_others(cluster: SimulatedCluster, drawn: int, *, pause_s: floa
 
 
 def _ask_by_node(cluster: SimulatedCluster, wanted: Create | SetData | Delete) -> None:
-    """Write to the store as a tool does; somebody else may have been faster."""
+    """Write to the store as a tool does; the node may exist, or be removed, already."""
     with suppress(NodeExistsError, NoNodeError):
         cluster.tree.write(lambda draft: draft.single(wanted, session=0))
 
 
 async def _depose(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """What administrators do with a controller that hangs; it lives on, and hears of it later."""
+    """Delete the controller's node; the former controller is notified by its watch."""
     del broker, fault
     _ask_by_node(cluster, Delete(layout.CONTROLLER))
 
 
-async def _bury_alive(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """A controller is deposed in the midst of a deletion, and one broker hears late of its orders.
+async def _stop_replica_late(
+    cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
+) -> None:
+    """Depose a controller during a topic deletion, and deliver its requests to one broker late.
 
-    It lives, but does not hear of it from the store, for less than its session lasts.
+    The former controller runs on; its store is unreachable for less than its session time-out.
     """
     del fault
     tree = cluster.tree
-    if not await _moment(lambda: bool(tree.names(layout.DELETE_TOPICS))):
+    if not await _wait_until(lambda: bool(tree.names(layout.DELETE_TOPICS))):
         return
-    reigning = _controller(cluster)
-    if reigning is None or reigning is broker or reigning.store is None:
+    former = _controller(cluster)
+    if former is None or former is broker or former.store is None:
         return
-    if any(cluster.network.is_cut(reigning.name, other.name) for other in cluster.brokers):
-        return  # one at a time: else nobody else could reign
-    store, links = reigning.store, [(reigning.name, broker.name)]
+    if any(cluster.network.is_cut(former.name, other.name) for other in cluster.brokers):
+        return  # one at a time: else no other broker could be elected
+    store, links = former.store, [(former.name, broker.name)]
     name = tree.names(layout.DELETE_TOPICS)[0]
     path = layout.topic_path(name)
     before = tree.find(path)
     cluster.network.cut(*links[0])
-    await asyncio.sleep(0.2)  # the others delete it
+    await asyncio.sleep(0.2)  # the other replicas are deleted
     store.cut()
     _ask_by_node(cluster, Delete(layout.CONTROLLER))
-    # Another reigns, and somebody makes a topic of that name.
+    # Another controller is elected, and the topic is created again.
     cluster.missed_topic = name
-    await _moment(
+    await _wait_until(
         lambda: (
             (node := tree.find(path)) is not None
             and (before is None or node.created_id != before.created_id)
@@ -645,12 +648,14 @@ async def _bury_alive(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
     await asyncio.sleep(0.5)
     cluster.network.heal(links)
     await asyncio.sleep(1.0)
-    if reigning.store is store:
+    if former.store is store:
         store.restore()
 
 
-async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    """The answer that a larger ISR stands is lost; then its new member hears the leader no more."""
+async def _lose_isr_update(
+    cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
+) -> None:
+    """Lose the response to an ISR expansion, then cut the new member off from the leader."""
     joining: set[int] = set()
     others: set[int] = set()
 
@@ -659,16 +664,16 @@ async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, faul
         for partition in running.replicas if running is not None else ():
             if partition.leader is not None and partition.leader.isr.is_in_flight:
                 isr = partition.leader.isr
-                if len(isr.committed) > 1:  # enough to go on with, be it without the new one
+                if len(isr.committed) > 1:  # min.insync.replicas also without the new one
                     joining.update(set(isr.proposed) - set(isr.committed))
                     others.update(isr.committed)
         return bool(joining)
 
-    if not await _moment(asks):
+    if not await _wait_until(asks):
         return
     controller = _controller(cluster)
     if controller is None or controller.id in others:
-        return  # who cannot be heard cannot fetch either, and nothing would be committed
+        return  # the controller is a follower that could not fetch: nothing would be committed
     joined = cluster.brokers[min(joining)]
     links = [(controller.name, broker.name)]
     if joined is not controller:
@@ -676,23 +681,23 @@ async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, faul
     for link in links:
         cluster.network.cut(*link)
     await asyncio.sleep(3.0 + fault.lasts_s)
-    broker.kill()  # whoever keeps it running starts it again
+    broker.kill()  # `_keep` restarts it
     await asyncio.sleep(1.0)
     cluster.network.heal(links)
 
 
 def _controller(cluster: SimulatedCluster) -> SimulatedBroker | None:
-    """Who believes that it reigns, the first of them."""
+    """The first broker whose state is that of a controller."""
     for broker in cluster.brokers:
         if broker.broker is not None and broker.broker.controller.term is not None:
             return broker
     return None
 
 
-async def _moment(has_come: Callable[[], bool], *, patience_s: float = _PATIENCE_S) -> bool:
-    """Lie in wait; whether the moment has come."""
+async def _wait_until(condition: Callable[[], bool], *, patience_s: float = _PATIENCE_S) -> bool:
+    """Wait for a condition; False if it does not come true in time."""
     for _ in range(int(patience_s * 1000)):
-        if has_come():
+        if condition():
             return True
         await asyncio.sleep(0.001)
     return False
@@ -750,7 +755,7 @@ async def _jump(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
         broker.clock.skew_ms = 0
 
 
-# Whether it needs the broker for itself, and how it goes.
+# Whether the fault excludes others of its broker, and its function.
 _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.KILL: (True, _kill),
     Kind.CRASH: (True, _crash),
@@ -771,17 +776,17 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.STORE_TROUBLE: (False, _trouble_store),
     Kind.CLOCK: (False, _jump),
     Kind.ISOLATE: (False, _isolate),
-    Kind.DEAF: (False, _deafen),
+    Kind.NO_CONTROLLER_REQUESTS: (False, _lose_controller_requests),
     Kind.MOVE: (False, _move),
     Kind.DEPOSE: (False, _depose),
-    Kind.ZOMBIE: (False, _bury_alive),
-    Kind.UNHEARD: (False, _join_unheard),
+    Kind.LATE_STOP_REPLICA: (False, _stop_replica_late),
+    Kind.LOST_ISR_UPDATE: (False, _lose_isr_update),
     Kind.BLACKOUT: (True, _black_out),
     Kind.FLAP: (False, _flap),
     Kind.SLOW_LINK: (False, _slow_link),
-    Kind.SWAY: (False, _sway),
-    Kind.LOAD_ERROR: (True, _load_badly),
+    Kind.LEADER_CHANGES: (False, _change_leaders),
+    Kind.LOAD_ERROR: (True, _fail_loads),
     Kind.ROLL: (False, _roll),
-    Kind.LATE_NEWS: (False, _tell_late),
+    Kind.LATE_UPDATE_METADATA: (False, _delay_controller_requests),
     Kind.GROW_INTERNAL: (False, _grow_internal),
 }

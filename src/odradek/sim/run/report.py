@@ -1,7 +1,7 @@
-"""What seeds have found, in words and in numbers.
+"""The results of seeds, as text and as JSON.
 
-A seed of several brokers counts if enough has happened in it (`Outcome.shortfalls`): a search that
-finds nothing says something only about seeds in which there was something to be found.
+A seed of several brokers counts if enough has happened in it (`Outcome.shortfalls`): seeds without
+elections or truncations prove nothing.
 """
 
 import json
@@ -34,7 +34,6 @@ class Totals:
     cpu_s: float = 0.0
 
     def add(self, outcome: Outcome) -> None:
-        """One more."""
         self.first = outcome.seed if self.first is None else self.first
         self.last = outcome.seed
         self.seeds += 1
@@ -50,7 +49,7 @@ class Totals:
         tally = outcome.tally
         self.sums.update(
             faults=outcome.faults,
-            lives=outcome.lives,
+            starts=outcome.starts,
             acknowledged=outcome.acknowledged,
             read=outcome.read,
             committed=outcome.committed,
@@ -111,7 +110,7 @@ def report(outcome: Outcome) -> str:
     """What a seed found, and how to see it again."""
     head = (
         f"seed {outcome.seed}: {'FAILED' if outcome.violations else 'ok'}, "
-        f"digest {outcome.digest}: {outcome.simulated_s:.0f} s, {outcome.lives} lives, "
+        f"digest {outcome.digest}: {outcome.simulated_s:.0f} s, {outcome.starts} broker starts, "
         f"{outcome.acknowledged} of {outcome.sent} records acknowledged, {outcome.read} read"
     )
     lines = [head]

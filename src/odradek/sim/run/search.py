@@ -1,9 +1,8 @@
-"""Many seeds, over several processes: outcomes come in the order of the seeds.
+"""Runs many seeds in several processes; outcomes come in the order of the seeds.
 
-A seed needs a processor and nothing else, so as many processes work as may. Each is a Python of
-its own, replaced after some seeds: what a run has left behind does not add up over a night. They
-are all replaced at once, for a pool told to do it by itself (`max_tasks_per_child`) comes to stand
-still when it has no process left: in Python 3.11 to 3.13, tried with all three.
+Each worker is a Python process, replaced after some seeds, so that memory does not grow in a long
+search. All workers are replaced at the same time: with `max_tasks_per_child` a pool can hang when
+it has no process left (Python 3.11 to 3.13).
 """
 
 import gc
@@ -21,17 +20,17 @@ SEEDS_OF_A_PROCESS: Final = 100
 
 
 def play(seed: int, options: Options) -> Outcome:
-    """One seed, and what it has cost; what is left of it can travel between processes."""
+    """Run one seed and measure its CPU time; the result can be pickled."""
     began_s = time.process_time()
     outcome = simulate(seed, options)
-    outcome.ledger = outcome.book = None  # they know the whole world
+    outcome.ledger = outcome.book = None  # they refer to the whole simulation
     outcome.cpu_s = time.process_time() - began_s
     gc.collect()
     return outcome
 
 
 def play_until_counted(seeds: Iterable[int], options: Options, count: int) -> list[Outcome]:
-    """Seeds in their order, until so many have counted or one has failed."""
+    """Run seeds in order, until `count` of them have counted or one has failed."""
     outcomes: list[Outcome] = []
     for seed in seeds:
         outcomes.append(play(seed, options))
@@ -41,7 +40,6 @@ def play_until_counted(seeds: Iterable[int], options: Options, count: int) -> li
 
 
 def search(seeds: Sequence[int], options: Options, *, jobs: int = 1) -> Iterator[Outcome]:
-    """Play them all."""
     if jobs == 1:
         yield from (play(seed, options) for seed in seeds)
         return
@@ -55,7 +53,7 @@ def search(seeds: Sequence[int], options: Options, *, jobs: int = 1) -> Iterator
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
-    """Processes that play; a Ctrl-C is for the one who has started them."""
+    """A pool of workers that ignore Ctrl-C, which the main process handles."""
     return ProcessPoolExecutor(
         jobs,
         mp_context=multiprocessing.get_context("spawn"),

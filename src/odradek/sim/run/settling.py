@@ -1,12 +1,12 @@
-"""Once everything has healed, it must come to work again, in this order and each within a minute.
+"""After all faults have healed, the cluster must recover, in these steps of a minute at most.
 
-    served       all partitions have leaders, as clients see it, and all replicas are in sync; what
-                 coordinators there are answer
-    restored     partitions that were moved get as many replicas as they once had
-    balanced     the preferred replicas lead: by themselves after a while, or when asked to
-    read         whoever reads comes to the end of everything
+    served       all partitions have leaders in clients' metadata, all replicas are in sync, and
+                 coordinators answer
+    restored     reassigned partitions get their original number of replicas
+    balanced     the preferred replicas lead: automatically, or after a request
+    read         all readers reach the end
 
-Nobody writes from the second step on.
+No client writes from the second step on.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from odradek.sim.clients.reassigners import Reassigner
 from odradek.sim.clients.transactions import TRANSACTIONS_OVER_S
 from odradek.sim.world.cluster import SimulatedCluster
 
-# How long a healed cluster may take: a session's end, a start, an election, clients' pauses.
+# How long recovery may take: session time-out, start, election and clients' pauses.
 RECOVER_S: Final = 60.0
-_LAST_WORDS_S: Final = 5.0  # for those who are in the middle of something
+_LAST_WORDS_S: Final = 5.0  # for requests in flight
 _LOOK_S: Final = 0.2
 PROBES: Final = tuple(f"probe-{number}" for number in range(4))  # names of groups
 
 
 class Settling:
-    """The way from the last fault to the last look."""
+    """The steps from the last fault to the final checks."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Settling:
         *,
         leaders_return: bool,
     ) -> None:
-        """`leaders_return`: to the preferred replicas, without being asked to."""
+        """`leaders_return`: automatically to the preferred replicas, without a request."""
         self._cluster = cluster
         self._workload = workload
         self._replication = replication
@@ -52,7 +52,7 @@ class Settling:
         self._random = cluster.randomness("settling")
 
     async def run(self) -> None:
-        """All of it; violations are told, and the next step is tried all the same."""
+        """Run all steps; after a violation the next step is tried all the same."""
         workload = self._workload
         await self._client.run(self._serve_all())
         workload.is_over = True
@@ -82,7 +82,7 @@ class Settling:
                 return
 
     async def _unserved(self) -> list[str]:
-        """The partitions that have no leader, as clients see it."""
+        """The partitions without a leader in clients' metadata."""
         wanted = {
             TopicPartition(topic.name, index)
             for topic in self._workload.topics
@@ -106,7 +106,7 @@ class Settling:
         return missing if self._workload.book is None else [*missing, *await self._loading()]
 
     async def _loading(self) -> list[str]:
-        """The groups that no coordinator answers for: of all partitions of `__consumer_offsets`."""
+        """The groups whose coordinator does not answer, one a partition of `__consumer_offsets`."""
         missing = []
         for group in PROBES:
             try:
@@ -120,7 +120,7 @@ class Settling:
         return missing
 
     async def _restore(self) -> None:
-        """Ask for all replicas once, as an operator would, and wait until they are there."""
+        """Request the original number of replicas, and wait until they are in sync."""
         ids = [broker.id for broker in self._cluster.brokers]
         factor = self._workload.replication_factor
         targets = {
@@ -133,12 +133,12 @@ class Settling:
         deadline_s = self._now_s() + RECOVER_S
         while not await self._is_accepted(targets):
             if self._now_s() > deadline_s:
-                self._violated("nobody takes the order that gives partitions their replicas back")
+                self._violated("no controller accepts the reassignment that restores the replicas")
                 return
             await self._client.pause()
         await self._until(
             lambda: [*self._replication.misplaced(targets), *self._replication.unsettled()],
-            "the replicas are not back",
+            "the replicas are not restored",
         )
 
     async def _is_accepted(self, targets: dict[TopicPartition, tuple[int, ...]]) -> bool:
@@ -149,7 +149,7 @@ class Settling:
             return False
 
     async def _balance(self) -> None:
-        """Preferred leaders: by the timer where it is short, else because somebody asks."""
+        """Wait for preferred leaders: automatically if the interval is short, or by request."""
         if not self._leaders_return:
             deadline_s = self._now_s() + RECOVER_S
             by_znode = self._random.random() < 0.3
@@ -180,6 +180,6 @@ class Settling:
             while not reader.has_read_all and self._now_s() < deadline_s:
                 await self._client.run(reader.read_some())
             if not reader.has_read_all:
-                self._violated("a reader does not come to the end")
+                self._violated("a reader does not reach the end")
         if self._workload.ledger is not None:
             self._workload.ledger.check()

@@ -1,8 +1,7 @@
-"""Fewer faults that still fail: what is left is the story of the bug.
+"""Finds fewer faults that still fail (delta debugging).
 
-Halves are left out, then quarters, and so on down to single faults (delta debugging), as long as
-any violation remains. Every draw of chance has a purpose of its own, so leaving a fault out
-changes nothing but what follows from it.
+Halves are left out, then quarters, and so on down to single faults, as long as any violation
+remains. Each purpose has its own random generator, so leaving a fault out changes only its effects.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ RUNS_MAX = 200
 
 
 def shrink(failed: Outcome, *, said: Callable[[str], object] = lambda _: None) -> Outcome:
-    """The smallest failing schedule found, starting from one that fails."""
+    """The smallest failing schedule found, starting from a failing one."""
     assert failed.violations
     best = failed
     parts = 2

@@ -1,12 +1,12 @@
-"""One simulation: a seed in, violations out. A function of its seed, and of nothing else.
+"""One simulation: a seed in, violations out. It is a function of its seed.
 
-    0 s           brokers start, clients go
-    ... seconds   faults come and heal
-    healed        everything must come to work again, readers come to the end
-    the end       checkers look at everything once more; brokers stop and start a last time
+    0 s           brokers and clients start
+    ... seconds   faults occur and heal
+    healed        everything must recover, readers reach the end
+    the end       final checks; brokers stop and start once more
 
-The digest is that of the trace: every byte that arrived anywhere, every birth, death and fault.
-Two runs of a seed that differ in it have found something that is not ours to decide.
+The digest is that of the trace: all received bytes, all starts, ends and faults. If two runs of a
+seed have different digests, something is not deterministic.
 """
 
 import asyncio
@@ -50,18 +50,18 @@ from odradek.sim.world.network import SimulatedLoop
 from odradek.txn.transaction import Transaction
 
 VIOLATIONS_MAX: Final = 20
-# What a seed of several brokers has to have gone through, to count.
+# What must have happened in a seed of several brokers for it to count.
 SECONDS_MIN: Final = 60.0
 FAULTS_MIN: Final = 20
 RECORDS_MIN: Final = 1_000
-COMMITTED_MIN: Final = 20  # transactions, where there are such
-COMMITS_MIN: Final = 10  # of members of a group, where it is about these
+COMMITTED_MIN: Final = 20  # transactions, of transactional runs
+COMMITS_MIN: Final = 10  # of group runs
 GENERATIONS_MIN: Final = 3
 PROBE_S: Final = 1.0
-_COLLECT_AFTER: Final = 1_000_000  # objects, more than were let go
-# How long a follower may lag: longer than most faults, or shorter.
+_COLLECT_AFTER: Final = 1_000_000  # new objects, minus freed ones
+# replica.lag.time.max.ms: longer than most faults, or shorter.
 LAGS_MS: Final = ("2000", "4000", "30000")
-# What brokers say that a run is for.
+# Log messages of brokers that are counted.
 _HAPPENED: Final = {
     "loaded __consumer_offsets": "group coordinators loaded",
     "loaded __transaction_state": "transaction coordinators loaded",
@@ -78,8 +78,8 @@ BROKER_PROPERTIES: Final = {
     "connections.max.idle.ms": "20000",
 }
 
-# In half of the seeds of several brokers: leadership goes back as soon as one partition is not
-# led by its preferred replica, and not in five minutes.
+# In half of the seeds of several brokers, leaders are balanced as soon as one partition is not led
+# by its preferred replica, instead of every five minutes.
 BALANCE: Final = {
     "leader.imbalance.check.interval.seconds": "5",
     "leader.imbalance.per.broker.percentage": "0",
@@ -88,20 +88,20 @@ BALANCE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a run is made from besides its seed."""
+    """The options of a run besides its seed."""
 
     seconds: float = 60.0
     brokers: int = 1
-    only: frozenset[int] | None = None  # of the faults, by number; None: all
-    kinds: tuple[Kind, ...] | None = None  # from which faults are drawn; None: the usual ones
-    transactions: TransactionOptions | None = None  # instead of the usual clients
-    groups: bool = False  # members of a group, instead of the usual clients
-    reassigns: bool = False  # an administrator reassigns all the while
+    only: frozenset[int] | None = None  # numbers of the faults to play; None: all
+    kinds: tuple[Kind, ...] | None = None  # None: the default kinds
+    transactions: TransactionOptions | None = None  # instead of the default clients
+    groups: bool = False  # group members instead of the default clients
+    reassigns: bool = False  # an administrator reassigns during the whole run
     durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
     traits: frozenset[Trait] | None = None  # None: drawn from the seed
 
     def traits_of(self, seed: int) -> frozenset[Trait]:
-        """What this seed has."""
+        """The traits of a seed, set or drawn."""
         if self.traits is not None:
             return self.traits
         has_transactions = self.transactions is not None
@@ -109,7 +109,7 @@ class Options:
 
     @property
     def fault_kinds(self) -> tuple[Kind, ...]:
-        """From which faults are drawn."""
+        """The kinds from which faults are drawn."""
         if self.kinds is not None:
             return self.kinds
         if self.transactions is None and not self.groups:
@@ -118,7 +118,7 @@ class Options:
 
     @property
     def words(self) -> str:
-        """The options of the command line that say the same."""
+        """The same options for the command line."""
         words = []
         usual = Options()
         if self.seconds != usual.seconds:
@@ -145,24 +145,24 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of a run."""
 
     seed: int
     options: Options
     schedule: list[Fault] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     digest: str = ""
-    trace: list[str] = field(default_factory=list)  # if it was to be kept
+    trace: list[str] = field(default_factory=list)  # if `keep_trace` was set
     simulated_s: float = 0.0
     faults: int = 0
-    lives: int = 0
+    starts: int = 0
     sent: int = 0
     acknowledged: int = 0
     read: int = 0
     committed: int = 0  # transactions
     commits: int = 0  # of members of the group
     generations: int = 0
-    cpu_s: float = 0.0  # where somebody looked at the clock
+    cpu_s: float = 0.0  # if measured
     tally: Tally = field(default_factory=Tally)
     ledger: Ledger | None = None
     book: GroupBook | None = None
@@ -171,7 +171,7 @@ class Outcome:
 
     @property
     def shortfalls(self) -> list[str]:
-        """What has not happened, or too little, for the seed to be worth counting."""
+        """Why the seed does not count; empty if it does."""
         if self.options.brokers == 1:
             return [] if self.acknowledged else ["nothing acknowledged"]
         tally = self.tally
@@ -180,7 +180,7 @@ class Outcome:
             f"less than {FAULTS_MIN} faults": self.faults >= FAULTS_MIN,
             "no election": tally.elections > 0,
             "no ISR change": tally.isr_changes > 0,
-            "no other controller": tally.controllers > 1,  # the first is no move
+            "no other controller": tally.controllers > 1,  # the first election is not a change
             **self._enough_of_clients(),
         }
         return [what for what, is_enough in enough.items() if not is_enough]
@@ -204,17 +204,17 @@ class Outcome:
 
     @property
     def counts(self) -> bool:
-        """Whether enough has happened."""
+        """Whether enough has happened for the seed to prove something."""
         return not self.shortfalls
 
     @property
     def kinds_played(self) -> Counter[str]:
-        """How often what went wrong."""
+        """The number of faults of each kind."""
         return Counter(fault.kind.value for fault in self.schedule)
 
     @property
     def replay(self) -> str:
-        """The command that does it again."""
+        """The command that repeats the run."""
         return f"python -m odradek.sim --seed {self.seed} {self.options.words}".rstrip()
 
 
@@ -224,9 +224,8 @@ def simulate(
     *,
     keep_trace: bool = False,
 ) -> Outcome:
-    """Run one seed."""
     simulation = Simulation(seed, options, keep_trace=keep_trace)
-    # When the loop is closed, what is still waiting somewhere is cancelled: that is no news.
+    # When the loop is closed, waiting tasks are cancelled, which is not an error.
     with (
         watched(simulation.outcome.pairs),
         _listening(lambda _record: None),
@@ -237,7 +236,7 @@ def simulate(
 
 
 class Simulation:
-    """One run. Also the `Witness` of its brokers."""
+    """One run. It is the `Witness` of its brokers."""
 
     def __init__(self, seed: int, options: Options, *, keep_trace: bool) -> None:
         self.outcome = Outcome(seed, options)
@@ -248,7 +247,6 @@ class Simulation:
         self._checker = LogChecker(self.history, self.violated, is_alone=is_alone)
 
     async def run(self) -> Outcome:
-        """All of it."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self._loop = loop
@@ -302,7 +300,7 @@ class Simulation:
         with _listening(self._logged), self._replication.watching_fetches():
             try:
                 await self._play()
-            except Exception as error:  # whatever it is, the seed has found it
+            except Exception as error:  # any error is a finding of the seed
                 self.violated(f"the simulation failed: {error!r}")
                 raise
             finally:
@@ -315,7 +313,7 @@ class Simulation:
         outcome = self.outcome
         outcome.simulated_s = self._loop.time()
         outcome.faults = self._player.played
-        outcome.lives = sum(broker.lives for broker in self.cluster.brokers)
+        outcome.starts = sum(broker.starts for broker in self.cluster.brokers)
         outcome.sent, outcome.read = self.history.sent, self.history.read
         outcome.acknowledged = self.history.acknowledged
         outcome.tally = self._replication.tally
@@ -360,7 +358,7 @@ class Simulation:
                 return
 
     def _look_at_transactions(self) -> None:
-        """Of version 2: in version 1 a transaction cannot be told from the next one."""
+        """With transaction.version 2 only: version 1 cannot tell transactions apart."""
         options = self.outcome.options.transactions
         if options is not None and options.version > 1:
             coordinated: dict[int, Transaction] = {}
@@ -376,38 +374,32 @@ class Simulation:
     # --------------------------------------------------------------- what is witnessed
 
     def trace(self, what: str) -> None:
-        """Something happened."""
         line = f"{self._loop.time():.6f} {what}"
         self._digest.update(line.encode())
         if self._keep_trace:
             self.outcome.trace.append(line)
 
     def violated(self, what: str) -> None:
-        """What must not happen has."""
+        """Record a violation."""
         self.trace(f"VIOLATION {what}")
         if len(self.outcome.violations) < VIOLATIONS_MAX:
             self.outcome.violations.append(f"{self._loop.time():.3f} s: {what}")
 
     def started(self, broker: SimulatedBroker) -> None:
-        """See `Witness`."""
         self.trace(f"{broker.name} serves")
 
     def loaded(self, broker: SimulatedBroker) -> None:
-        """See `Witness`."""
         self._checker.loaded(broker)
 
     def dying(self, broker: SimulatedBroker) -> None:
-        """See `Witness`."""
         self._checker.dying(broker)
 
     def died(self, broker: SimulatedBroker, how: Crash) -> None:
-        """See `Witness`."""
         self._checker.died(broker, how)
         if how is Crash.POWER:
             self._replication.lost_power(broker.id)
 
     def stopped(self, broker: SimulatedBroker) -> None:
-        """See `Witness`."""
         self._checker.stopped(broker)
         if broker.gave_up and self._player.healed_for_s > RECOVER_S:
             self.violated(f"{broker.name} gave up for no reason: {broker.gave_up}")
@@ -416,7 +408,7 @@ class Simulation:
         del loop
         future = context.get("future")
         if isinstance(future, asyncio.Future) and not isinstance(future, asyncio.Task):
-            return  # nobody was left to hear of it
+            return  # the process is dead
         self.violated(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
 
     def _logged(self, record: logging.LogRecord) -> None:
@@ -431,7 +423,7 @@ class Simulation:
             if words in text:
                 self._workload.happened[what] += 1
         error = record.exc_info[1] if record.exc_info else None
-        # Disks fail, and are told of; but nobody may forget to expect that of his.
+        # Disk errors are expected; but each must be handled where it occurs.
         is_expected = isinstance(error, StorageError) and record.funcName != "_task_failed"
         if error is not None and not is_expected:
             self.violated(f"logged: {text}: {error!r}")
@@ -439,9 +431,9 @@ class Simulation:
 
 @contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """Hardly anything that a run drops is a circle, and its world is large to be searched for them.
+    """Collect garbage seldom: a run drops hardly any cycles, and has many objects to search.
 
-    Another interpreter collects by rules of its own.
+    Only for CPython, whose thresholds these are.
     """
     if sys.implementation.name != "cpython":
         yield
@@ -455,7 +447,7 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 class _listening:  # noqa: N801 - read as a verb
-    """Hear what is logged, and keep it from everybody else."""
+    """Receive the log records, instead of the usual handlers."""
 
     def __init__(self, heard: Any) -> None:
         self._handler = logging.Handler()

@@ -1,1 +1,1 @@
-"""What a simulated cluster runs on: loop, network, disks, clocks, processes."""
+"""The simulated environment: event loop, network, disks, clocks, processes."""

@@ -1,17 +1,16 @@
-"""Simulated brokers: each a process that dies, a disk and a clock that do not, and a session.
+"""Simulated brokers: each has a process that can be killed, and a disk and a clock that remain.
 
-    broker.start()          a new life: process, network host, store session, `Broker`
-    broker.stop()           as by SIGTERM; its end is awaited
-    broker.kill()           as by SIGKILL: the page cache stays, a write under way may be torn
-    broker.lose_power()     only what was flushed stays, and of the rest what chance left
-    broker.pause()          as by SIGSTOP; `resume`
-    broker.crash_after(n)   killed within its n-th change of the disk from now
+    broker.start()          starts a process: network host, store session, `Broker`
+    broker.stop()           SIGTERM; waits for the end
+    broker.kill()           SIGKILL: the page cache stays, a write in progress may be torn
+    broker.lose_power()     keeps only what was flushed, and a random part of the rest
+    broker.pause()          SIGSTOP; `resume` is SIGCONT
+    broker.crash_after(n)   kills the process within its n-th change of the disk from now
 
-A broker that gives up by itself (it cannot start, all its log dirs failed) is down; nobody starts
-it again but who runs the simulation. What the shell around a real broker does
-(`odradek.broker.main`) is done here in the same order.
+A broker that stops by itself (it cannot start, or all its log dirs failed) is down; only the
+simulation starts it again. The steps of `odradek.broker.main` are repeated here in the same order.
 
-`Witness` is told of the births and deaths of brokers: the checkers' eyes.
+A `Witness` is notified of starts and ends of brokers; the checkers use it.
 """
 
 import asyncio
@@ -37,8 +36,8 @@ SESSION_TIMEOUT_MS: Final = 6_000
 _STOP_TIMEOUT_S: Final = 60.0
 
 
-class State(Enum):
-    """What a process is doing."""
+class ProcessState(Enum):
+    """The state of a simulated broker's process."""
 
     DOWN = "down"
     STARTING = "starting"
@@ -48,35 +47,35 @@ class State(Enum):
 
 
 class Witness(Protocol):
-    """Who wants to know what happens to brokers."""
+    """Receives the starts and ends of brokers."""
 
     def loaded(self, broker: "SimulatedBroker") -> None:
-        """It has opened its logs, and nobody has told it anything yet."""
+        """The broker has opened its logs, and has not received any request."""
 
     def started(self, broker: "SimulatedBroker") -> None:
-        """It serves."""
+        """The broker serves."""
 
     def dying(self, broker: "SimulatedBroker") -> None:
-        """It is about to be dead: the last look at what it has in memory."""
+        """The process is about to end: its memory can be read for the last time."""
 
     def died(self, broker: "SimulatedBroker", how: Crash) -> None:
-        """It is dead, and its disk is as the next life will find it."""
+        """The process has ended, and its disk is as the next start will find it."""
 
     def stopped(self, broker: "SimulatedBroker") -> None:
-        """It has ended by itself, cleanly or giving up."""
+        """The broker has stopped by itself, cleanly or after an error."""
 
     def violated(self, what: str) -> None:
-        """It did what it must not."""
+        """A check has failed."""
 
 
 class SimulatedBroker:
-    """One broker of the cluster, through all its lives."""
+    """One broker of the cluster, with all its processes one after the other."""
 
     def __init__(self, cluster: "SimulatedCluster", broker_id: int) -> None:
         self.id = broker_id
         self.name = f"broker-{broker_id}"
-        self.state = State.DOWN
-        self.lives = 0
+        self.state = ProcessState.DOWN
+        self.starts = 0
         self.broker: Broker | None = None
         self.process: MortalLoop | None = None
         self.store: MemoryStore | None = None
@@ -94,17 +93,17 @@ class SimulatedBroker:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a process."""
-        return self.state is not State.DOWN
+        """Whether a process exists, in whichever state."""
+        return self.state is not ProcessState.DOWN
 
-    # ------------------------------------------------------------------------- its lives
+    # ------------------------------------------------------------------------- its processes
 
     def start(self) -> None:
-        """Begin a life."""
+        """Start a process of this broker."""
         assert not self.is_up, self.name
         cluster = self._cluster
-        self.lives += 1
-        cluster.trace(f"{self.name} starts life {self.lives}")
+        self.starts += 1
+        cluster.trace(f"{self.name} starts process {self.starts}")
         process = self.process = MortalLoop(cluster.loop, self.name)
         cluster.processes.append(process)
         process.on_crash = lambda: self._dead(Crash.PROCESS)
@@ -113,7 +112,7 @@ class SimulatedBroker:
         self._together_with = ()
         self._ended.clear()
         self.gave_up = ""
-        self.state = State.STARTING
+        self.state = ProcessState.STARTING
         self.store = MemoryStore(
             cluster.tree, session_timeout_ms=SESSION_TIMEOUT_MS, fate=cluster.fate
         )
@@ -128,12 +127,12 @@ class SimulatedBroker:
             if not over.done():
                 over.set_result(reason)
 
-        # `MortalLoop` is the part of a loop that a broker uses.
+        # `MortalLoop` implements the part of a loop that a broker uses.
         loop: asyncio.AbstractEventLoop = process  # type: ignore[assignment]
         world = World(
             loop=loop,
             clock=self.clock,
-            random=cluster.randomness(f"{self.name}/{self.lives}"),
+            random=cluster.randomness(f"{self.name}/{self.starts}"),
             disk=self.disk,
             store=self.store,
             network=cluster.network.join(process, lambda: cluster.witness.loaded(self)),
@@ -141,34 +140,34 @@ class SimulatedBroker:
         broker = self.broker = Broker(cluster.config(self), world, on_fatal=end)
         try:
             await broker.start()
-            if self.state is State.STARTING:
-                self.state = State.RUNNING
+            if self.state is ProcessState.STARTING:
+                self.state = ProcessState.RUNNING
             cluster.witness.started(self)
             self.gave_up = await over or ""
         except (OdradekError, OSError) as error:
             self.gave_up = str(error)
         cluster.trace(f"{self.name} stops: {self.gave_up or 'asked to'}")
-        self.state = State.STOPPING
+        self.state = ProcessState.STOPPING
         await broker.stop(together_with=self._together_with)
         process.kill()
-        self.store.crash(0)  # its session is over already; nothing reaches it any more
+        self.store.crash(0)  # its session has ended already
         cluster.network.host_died(self.name, power=False)
         self.disk.crash(Crash.PROCESS)
         cluster.witness.stopped(self)
         self._down()
 
     def request_stop(self, together_with: Collection[int] = ()) -> None:
-        """SIGTERM; with the brokers that are being stopped at the same time, if it may know."""
+        """SIGTERM. `together_with` are brokers that are stopped at the same time."""
         self._together_with = together_with
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
     async def ended(self) -> None:
-        """Wait until there is no process any more."""
+        """Wait until no process exists."""
         await self._ended.wait()
 
     async def stop(self, together_with: Collection[int] = ()) -> None:
-        """SIGTERM, and wait."""
+        """SIGTERM, and wait for the end."""
         self.resume()
         self.request_stop(together_with)
         try:
@@ -179,11 +178,10 @@ class SimulatedBroker:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL."""
         self._end(Crash.PROCESS)
 
     def lose_power(self) -> None:
-        """The host is off at once, be there a process or not."""
+        """Switch the host off, whether a process runs or not."""
         self._cluster.lossy.add(self.id)
         if self.is_up:
             self._end(Crash.POWER)
@@ -193,27 +191,34 @@ class SimulatedBroker:
             self._cluster.witness.died(self, Crash.POWER)
 
     def crash_after(self, operations: int) -> None:
-        """SIGKILL within a change of the disk, so many of them from now."""
+        """SIGKILL within the n-th change of the disk from now."""
         if self.is_up:
             self.disk.crash_after(operations)
 
     def spare(self) -> None:
-        """No crash is to come any more."""
         self.disk.crash_after(1 << 60)
 
     def pause(self) -> None:
-        """SIGSTOP."""
-        if self.state is State.RUNNING and self.process is not None and self.store is not None:
+        """SIGSTOP: the process runs no code until `resume`."""
+        if (
+            self.state is ProcessState.RUNNING
+            and self.process is not None
+            and self.store is not None
+        ):
             self._cluster.trace(f"{self.name} pauses")
-            self.state = State.PAUSED
+            self.state = ProcessState.PAUSED
             self.process.pause()
             self.store.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
-        if self.state is State.PAUSED and self.process is not None and self.store is not None:
+        """SIGCONT: continue a paused process."""
+        if (
+            self.state is ProcessState.PAUSED
+            and self.process is not None
+            and self.store is not None
+        ):
             self._cluster.trace(f"{self.name} goes on")
-            self.state = State.RUNNING
+            self.state = ProcessState.RUNNING
             self.store.resume()
             self.process.resume()
 
@@ -239,7 +244,7 @@ class SimulatedBroker:
         self._cluster.witness.died(self, how)
 
     def _down(self) -> None:
-        self.state = State.DOWN
+        self.state = ProcessState.DOWN
         self.broker = self.process = self.store = None
         self._ended.set()
 
@@ -249,7 +254,7 @@ class SimulatedBroker:
 
 
 class SimulatedCluster:
-    """Brokers, their network and their ensemble."""
+    """The brokers of one simulation with their network and coordination store."""
 
     def __init__(
         self,
@@ -265,10 +270,12 @@ class SimulatedCluster:
         self.trace = trace
         self.witness = witness
         self.processes: list[MortalLoop] = []
-        self.lossy: set[int] = set()  # brokers that lost power, and are not known to be whole again
-        self.losing: set[int] = set()  # brokers whose disks lose pages now; they are lossy, too
-        self.strays = False  # what a broker has sent another outlives its power
-        self.missed_topic: str | None = None  # that is deleted, and that somebody wants back
+        self.lossy: set[int] = set()  # brokers that lost power and may still lack records
+        self.losing: set[int] = set()  # with failing flushes; also lossy
+        self.strays = False  # what is held up arrives even if its sender lost power
+        self.missed_topic: str | None = (
+            None  # a deleted topic that an administrator should create again
+        )
         self._seed = seed
         self._properties = properties
         self.network = SimulatedNetwork(loop, self.randomness("network"), trace=trace)
@@ -281,20 +288,20 @@ class SimulatedCluster:
         self.brokers = [SimulatedBroker(self, broker_id) for broker_id in range(brokers)]
 
     def randomness(self, what: str) -> random.Random:
-        """Chance for one purpose: it does not depend on what is drawn for another."""
+        """A random generator for one purpose, independent of the others."""
         return random.Random(f"{self._seed}/{what}")
 
     def fate(self, operation: str) -> RequestFate:
-        """What happens to a request to the store."""
+        """The outcome of a request to the store."""
         del operation
         return self.draw_fate(self._store_random)
 
     def draw_notice_ms(self) -> int | None:
-        """When the ensemble notices a death: by the session's time-out, or soon as SQLite does."""
+        """How long until the store notices a dead session: its time-out, or soon (as SQLite)."""
         return None if self._store_random.random() < 0.3 else self._store_random.randint(0, 250)
 
     def config(self, broker: SimulatedBroker) -> BrokerConfig:
-        """What stands in its `server.properties`."""
+        """The options in the broker's `server.properties`."""
         own = {
             "broker.id": str(broker.id),
             "listeners": f"PLAINTEXT://:{PORT}",
@@ -306,31 +313,30 @@ class SimulatedCluster:
         return BrokerConfig({**self._properties, **own}, host_name=broker.name)
 
     def promised(self) -> None:
-        """A client was just told that something is done."""
+        """A client received an acknowledgement."""
         waiting, self._waiting_for_promise = self._waiting_for_promise, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def next_promise(self, timeout_s: float) -> None:
-        """Wait for the worst moment: right after a promise was made."""
+        """Wait for the next acknowledgement: right after it, a failure is most dangerous."""
         future = self.loop.create_future()
         self._waiting_for_promise.append(future)
         await asyncio.wait([future], timeout=timeout_s)
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
+        """The bootstrap.servers of the cluster."""
         return ",".join(f"{broker.name}:{PORT}" for broker in self.brokers)
 
     def bury(self) -> None:
-        """The simulation is over."""
         for process in self.processes:
             process.bury()
 
 
 def usual_fate(randomness: random.Random) -> RequestFate:
-    """A store that works."""
+    """The outcome of a request to a store without faults."""
     return RequestFate(
         request_delay_ms=randomness.randint(0, 3), answer_delay_ms=randomness.randint(0, 3)
     )

@@ -1,19 +1,19 @@
-"""A disk that forgets what was not flushed, tears what was being written, and fails on order.
+"""A disk that loses unflushed data at a power loss, tears writes, and fails on demand.
 
-It keeps the contract of `odradek.log.disk.Disk` (one test suite for both) and is a function of
-the `random.Random` it is given. What a crash leaves:
+It implements `odradek.log.disk.Disk` (one test suite for both) and is deterministic for the
+`random.Random` it is given. What a crash leaves:
 
-    PROCESS   the page cache: all that was written, though a write under way may be torn
+    PROCESS   the page cache: everything written, but a write in progress may be torn
     POWER     of each file what was flushed, and of the rest any prefix or any subset of its
               512-byte sectors, with zeros or nothing in the gaps and at the end; of each
               directory what was flushed, and of the later creations, renames and removals
-              the first few. A truncation that is lost takes with it what was written behind
-              the cut, for journalling filesystems do not mix the two
+              the first few. If a truncation is lost, so are writes behind the new end, because
+              journalling filesystems keep their order
 
-A flush makes durable what was written before it was asked for. A flush that failed has lost
-its pages: they read as written, yet nothing will ever write them. Completions come through
-`call_later`, late and in any order. After a crash all files and pending completions belong to
-a dead process: using such a file is an error of the test.
+A flush makes durable what was written before it was requested. After a failed flush the dirty pages
+can be read, but are never written to the device. Completions come through `call_later`, delayed and
+in any order. After a crash, files and pending completions belong to a dead process: using such a
+file is an error of the test.
 """
 
 import errno
@@ -31,28 +31,28 @@ UNLIMITED: Final = 1 << 40
 
 
 class Crash(Enum):
-    """What dies."""
+    """What a crash ends."""
 
     PROCESS = "kill -9"
     POWER = "power loss"
 
 
 class SimulatedCrash(BaseException):
-    """The moment of `crash_after` has come. Not an Exception: no code of ours survives it."""
+    """Raised by the operation that `crash_after` chose. No `except Exception` catches it."""
 
 
 @dataclass(slots=True)
-class Fault:
-    """An operation that fails: after some that succeed, as many times as said."""
+class DiskFault:
+    """A failing operation: the first `after` calls succeed, then `times` calls fail."""
 
     operation: str  # write, read, flush, rename, list, ...; "" for each
-    path: str  # that contains this
+    path: str  # a part of the path
     errno: int = errno.EIO
     after: int = 0
     times: int = 1
 
     def strikes(self, operation: str, path: str) -> bool:
-        """Whether this operation fails."""
+        """Whether this operation fails now; counts it."""
         if self.operation not in ("", operation) or self.path not in path or not self.times:
             return False
         if self.after:
@@ -64,21 +64,21 @@ class Fault:
 
 @dataclass(slots=True, eq=False)
 class Content:
-    """One file's bytes: as read, and as the platter has them."""
+    """The bytes of one file: in the page cache, and on the device."""
 
     data: bytearray = field(default_factory=bytearray)
     stable: bytearray = field(default_factory=bytearray)
     dirty: dict[int, int] = field(default_factory=dict)  # sector -> the write that touched it
     cuts: list[tuple[int, int]] = field(default_factory=list)  # write and size, not yet flushed
     writes: int = 0
-    kept_up_to: int = 0  # the write up to which the device has it all
+    kept_up_to: int = 0  # all writes up to this one are on the device
     mtime_ms: int = 0
-    # What an onlooker has made of the first bytes, and of how many: until one of these changes.
+    # A cache of a reader of the first bytes: valid until these bytes change.
     known: object = None
     known_bytes: int = 0
 
     def resize(self, size: int) -> None:
-        """Cut it, or fill it up with zeros."""
+        """Truncate, or extend with zeros."""
         before = len(self.data)
         _resize(self.data, size)
         self.touch(min(before, size), max(before, size))
@@ -86,7 +86,7 @@ class Content:
             self.cuts.append((self.writes, size))
 
     def touch(self, start: int, end: int) -> None:
-        """These bytes are other ones now."""
+        """These bytes have changed."""
         self.writes += 1
         if start < self.known_bytes:
             self.known, self.known_bytes = None, 0
@@ -94,9 +94,9 @@ class Content:
             self.dirty[sector] = self.writes
 
     def keep(self, sectors: Sequence[int], size: int, *, up_to_write: int) -> None:
-        """The device has these sectors, and knows of that size."""
+        """Write these sectors and the size to the device."""
         if up_to_write < self.kept_up_to:
-            size = len(self.stable)  # a flush that began later has ended sooner
+            size = len(self.stable)  # a later flush has ended earlier
         size = min(size, len(self.data))
         self.kept_up_to = max(self.kept_up_to, up_to_write)
         self.cuts = [cut for cut in self.cuts if cut[0] > up_to_write]
@@ -110,7 +110,7 @@ class Content:
                 del self.dirty[sector]
 
     def lose_power(self, rng: random.Random) -> None:
-        """What was not flushed may be gone."""
+        """Lose a random part of what was not flushed."""
         dirty = sorted(self.dirty)
         match rng.randrange(4):
             case 0:
@@ -136,7 +136,7 @@ class Content:
                 _resize(self.stable, start)
             self.stable[start : start + len(chunk)] = chunk
         if rng.random() < 0.5:
-            # The size is the inode's and travels by itself: zeros where it ran ahead of the data.
+            # The size is in the inode and is written independently: zeros where it is ahead.
             _resize(self.stable, len(self.data))
         self.data, self.dirty = bytearray(self.stable), {}
         self.known, self.known_bytes = None, 0
@@ -148,7 +148,7 @@ Node: TypeAlias = "Content | _Directory"
 
 @dataclass(slots=True, eq=False)
 class _Directory:
-    """Names: as listed, as the platter has them, and what lies between, in order."""
+    """Names: as listed, as on the device, and the ordered changes in between."""
 
     entries: dict[str, Node] = field(default_factory=dict)
     stable: dict[str, Node] = field(default_factory=dict)
@@ -174,16 +174,15 @@ class _Directory:
 class SimulatedFile:
     """A file of a `SimulatedDisk`."""
 
-    __slots__ = ("_content", "_disk", "_life", "path")
+    __slots__ = ("_content", "_crashes", "_disk", "path")
 
     def __init__(self, disk: "SimulatedDisk", path: str) -> None:
         self.path = path
         self._disk = disk
-        self._life = disk.life
+        self._crashes = disk.crashes
         self._content: Content | None = None
 
     def write(self, position: int, buffers: Sequence[Data]) -> None:
-        """See `File`."""
         content = self._use("write")
         data = b"".join(buffers)
         allowed = self._disk.before_writing(content, position, data)
@@ -195,18 +194,16 @@ class SimulatedFile:
         self._disk.after_writing(self.path, allowed, len(data))
 
     def read(self, position: int, length: int) -> Data | None:
-        """See `File`."""
         if self._disk.is_cold():
             self._use("read")
             return None
         return self.read_now(position, length)
 
     def read_now(self, position: int, length: int) -> Data:
-        """See `File`."""
         return bytes(self._use("read").data[position : position + length])
 
     def read_later(self, position: int, length: int, done: ReadDone) -> None:
-        """See `File`. Whatever becomes of the name meanwhile, it is this file that is read."""
+        """See `File`. Reads this file, even if its name is removed or reused meanwhile."""
 
         def finish() -> None:
             try:
@@ -224,34 +221,29 @@ class SimulatedFile:
             self._disk.complete_later(finish)
 
     def size(self) -> int:
-        """See `File`."""
         return len(self._use("size").data)
 
     def mtime_ms(self) -> int:
-        """See `File`."""
         return self._use("size").mtime_ms
 
     def truncate(self, size: int) -> None:
-        """See `File`."""
         content = self._use("truncate")
         self._disk.mutate(self.path)
         content.resize(size)
         content.mtime_ms = self._disk.wall_ms()
 
     def pin(self) -> int:
-        """See `File`."""
         return -1
 
     def unpin(self) -> None:
         """See `File`."""
 
     def rest(self) -> None:
-        """See `File`."""
         self._content = None
 
     def content(self) -> Content:
-        """What this names, found once and then held like a descriptor."""
-        assert self._life == self._disk.life, f"{self.path} belongs to a process that died"
+        """The file's content, looked up once and then kept like a file descriptor."""
+        assert self._crashes == self._disk.crashes, f"{self.path} belongs to a dead process"
         if self._content is None:
             self._content = self._disk.content(self.path)
         return self._content
@@ -262,19 +254,18 @@ class SimulatedFile:
 
 
 class SimulatedLock:
-    """See `Lock`."""
+    """See `odradek.log.disk.Lock`."""
 
     def __init__(self, held: set[str], path: str) -> None:
         self._held = held
         self._path = path
 
     def release(self) -> None:
-        """See `Lock`."""
         self._held.discard(self._path)
 
 
 class SimulatedDisk:
-    """A filesystem in memory. See this module's docstring for what makes it interesting."""
+    """A filesystem in memory; the module's docstring describes its faults."""
 
     def __init__(
         self,
@@ -286,10 +277,10 @@ class SimulatedDisk:
         cold_share: float = 0.0,
         capacity_bytes: int = UNLIMITED,
     ) -> None:
-        self.life = 0  # counts crashes
-        self.operations = 0  # counts what changes the disk
-        self.on_crash: Callable[[], None] = lambda: None  # told just before `SimulatedCrash`
-        self.faults: list[Fault] = []
+        self.crashes = 0  # the number of crashes
+        self.operations = 0  # the number of changes
+        self.on_crash: Callable[[], None] = lambda: None  # called just before `SimulatedCrash`
+        self.faults: list[DiskFault] = []
         self.wall_ms = wall_ms
         self.slowest_ms = slowest_ms
         self.cold_share = cold_share
@@ -298,14 +289,14 @@ class SimulatedDisk:
         self._call_later = call_later
         self._crash_at: int | None = None
         self._root = _Directory()
-        self._found: dict[str, _Directory] = {}  # by path, until a directory moves or goes
+        self._found: dict[str, _Directory] = {}  # by path, until a directory is renamed or removed
         self._locked: set[str] = set()
 
     # ---- what a test does to it
 
     def crash(self, mode: Crash) -> None:
-        """The process dies, or the power fails. The disk is then as the next start finds it."""
-        self.life += 1
+        """Kill the process or fail the power; afterwards the disk is as the next start finds it."""
+        self.crashes += 1
         self._crash_at = None
         self._locked.clear()
         self._found.clear()
@@ -313,26 +304,24 @@ class SimulatedDisk:
             self._root.lose_power(self._rng)
 
     def crash_after(self, operations: int) -> None:
-        """Raise `SimulatedCrash` within the operation after so many that change something."""
+        """Raise `SimulatedCrash` within the n-th change from now."""
         self._crash_at = self.operations + operations
 
     def replace_with_empty(self) -> None:
-        """While no process runs: somebody puts another disk in its place."""
+        """Replace the disk with an empty one, while no process runs."""
         self._root = _Directory()
         self._found.clear()
 
     def lose(self, path: str) -> None:
-        """From now on everything under that path fails."""
-        self.faults.append(Fault("", path, times=1 << 60))
+        """Let everything below a path fail from now on."""
+        self.faults.append(DiskFault("", path, times=1 << 60))
 
     # ---- files
 
     def file(self, path: str) -> SimulatedFile:
-        """See `Disk`."""
         return SimulatedFile(self, path)
 
     def create(self, path: str) -> SimulatedFile:
-        """See `Disk`."""
         self.strike("create", path)
         self.mutate(path)
         directory, name = self._locate(path)
@@ -346,14 +335,12 @@ class SimulatedDisk:
         return SimulatedFile(self, path)
 
     def read_file(self, path: str) -> bytes | None:
-        """See `Disk`."""
         self.strike("read", path)
         directory, name = self._locate(path)
         node = directory.entries.get(name)
         return bytes(node.data) if isinstance(node, Content) else None
 
     def replace_now(self, path: str, data: bytes) -> None:
-        """See `Disk`."""
         temporary = f"{path}.tmp"
         file = self.create(temporary)
         file.write(0, (data,))
@@ -362,7 +349,7 @@ class SimulatedDisk:
         self.flush_now([_parent(path)])
 
     def replace_later(self, path: str, data: bytes, done: Done) -> None:
-        """See `Disk`. Replaced at once, for order; durable when `done` says so."""
+        """See `Disk`. Replaced at once, to keep the order; durable when `done` is called."""
         try:
             file = self.create(f"{path}.tmp")
             file.write(0, (data,))
@@ -376,7 +363,6 @@ class SimulatedDisk:
     # ---- directories
 
     def list(self, path: str) -> list[DirectoryEntry]:
-        """See `Disk`."""
         self.strike("list", path)
         return [
             DirectoryEntry(name, is_dir=False, size=len(node.data), mtime_ms=node.mtime_ms)
@@ -386,7 +372,6 @@ class SimulatedDisk:
         ]
 
     def exists(self, path: str) -> bool:
-        """See `Disk`."""
         try:
             directory, name = self._locate(path)
         except StorageError:
@@ -394,7 +379,6 @@ class SimulatedDisk:
         return name in directory.entries
 
     def mkdir(self, path: str) -> None:
-        """See `Disk`."""
         self.strike("mkdir", path)
         directory = self._root
         for name in path.strip("/").split("/"):
@@ -408,7 +392,6 @@ class SimulatedDisk:
             directory = node
 
     def rename(self, old: str, new: str) -> None:
-        """See `Disk`."""
         self.strike("rename", old)
         directory, old_name = self._locate(old)
         assert _parent(old) == _parent(new), (old, new)
@@ -421,7 +404,6 @@ class SimulatedDisk:
         directory.change((old_name, None), (new.rpartition("/")[2], node))
 
     def unlink(self, path: str) -> None:
-        """See `Disk`."""
         self.strike("unlink", path)
         if self.exists(path):
             directory, name = self._locate(path)
@@ -431,7 +413,6 @@ class SimulatedDisk:
             directory.change((name, None))
 
     def remove(self, paths: Sequence[str], done: Done) -> None:
-        """See `Disk`."""
 
         def finish() -> None:
             try:
@@ -447,7 +428,6 @@ class SimulatedDisk:
     # ---- durability
 
     def flush(self, targets: Sequence[File | str], done: Done) -> None:
-        """See `Disk`."""
         try:
             keep = [self._start_flush(target) for target in targets]
         except StorageError as error:
@@ -466,7 +446,6 @@ class SimulatedDisk:
         self.complete_later(finish)
 
     def flush_now(self, targets: Sequence[File | str]) -> None:
-        """See `Disk`."""
         for target in targets:
             self._start_flush(target)()
 
@@ -498,7 +477,6 @@ class SimulatedDisk:
     # ---- the rest
 
     def lock(self, path: str) -> SimulatedLock | None:
-        """See `Disk`."""
         if not self.exists(path):
             self.create(path)
         if path in self._locked:
@@ -507,44 +485,42 @@ class SimulatedDisk:
         return SimulatedLock(self._locked, path)
 
     def usable_bytes(self, path: str) -> int:
-        """See `Disk`."""
         self.strike("statvfs", path)
         return self.capacity_bytes - _used(self._root)
 
     def total_bytes(self, path: str) -> int:
-        """See `Disk`."""
         self.strike("statvfs", path)
         return self.capacity_bytes
 
     # ---- how it is done
 
     def complete_later(self, finish: Callable[[], None]) -> None:
-        """Call back after a while, unless the process is dead by then."""
-        life = self.life
+        """Call back after a delay, unless the process has died by then."""
+        crashes = self.crashes
 
         def run() -> None:
-            if life == self.life:
+            if crashes == self.crashes:
                 finish()
 
         self._call_later(self._rng.uniform(0, self.slowest_ms) / 1000, run)
 
     def is_cold(self) -> bool:
-        """Whether the next read finds its pages evicted."""
+        """Whether the next read misses the page cache."""
         return self.cold_share > 0 and self._rng.random() < self.cold_share
 
     def strike(self, operation: str, path: str) -> None:
-        """Let an ordered fault happen."""
+        """Raise the error of a matching fault, if there is one."""
         for fault in self.faults:
             if fault.strikes(operation, path):
                 raise StorageError(path, fault.errno)
 
     def mutate(self, path: str) -> None:
-        """Count a change, and crash instead of it if its time has come."""
+        """Count a change, and crash instead of it if `crash_after` has chosen it."""
         self.operations += 1
         self._crash_if_due(path)
 
     def before_writing(self, content: Content, position: int, data: bytes) -> int:
-        """How much of a write takes place."""
+        """How many bytes of a write are written."""
         self.operations += 1
         if self._crash_at is not None and self.operations > self._crash_at:
             return self._rng.choice((0, self._rng.randint(0, len(data)), len(data)))
@@ -555,7 +531,7 @@ class SimulatedDisk:
         return len(data)
 
     def after_writing(self, path: str, written: int, wanted: int) -> None:
-        """What the writer hears of it."""
+        """Raise the error of an incomplete write."""
         self._crash_if_due(path)
         if written < wanted:
             raise StorageError(path, errno.ENOSPC)
@@ -566,7 +542,7 @@ class SimulatedDisk:
             raise SimulatedCrash(path)
 
     def content(self, path: str) -> Content:
-        """The bytes of the file at a path."""
+        """The content of the file at a path."""
         directory, name = self._locate(path)
         node = directory.entries.get(name)
         if not isinstance(node, Content):

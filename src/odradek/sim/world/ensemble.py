@@ -1,4 +1,4 @@
-"""The simulated ensemble, with somebody who watches every change of it."""
+"""The simulated coordination store, with a listener for every change."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -11,14 +11,13 @@ T = TypeVar("T")
 
 
 class WatchedTree(MemoryTree):
-    """A `MemoryTree` that tells one listener what each transaction has changed."""
+    """A `MemoryTree` that reports the changes of each transaction to one listener."""
 
     def __init__(self, wall_ms: Callable[[], WallMs]) -> None:
         super().__init__(wall_ms)
         self.written: Callable[[Sequence[Change]], None] = lambda _changes: None
 
     def write(self, change: Callable[[Draft], T]) -> T:
-        """See `MemoryTree`."""
         drafts: list[Draft] = []
 
         def noted(draft: Draft) -> T:

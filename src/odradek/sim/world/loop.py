@@ -1,13 +1,11 @@
-"""An event loop in which time is free: `asyncio.sleep(3600)` returns at once.
+"""An event loop in simulated time: `asyncio.sleep(3600)` returns at once.
 
-The shells run on it unchanged. When every task waits, the clock jumps to the next
-timer, as a real selector would have slept until then. With in-memory transports and a
-seeded `random.Random` a run is a function of its seed.
+The shells run on it unchanged. When every task waits, the clock advances to the next timer. With
+in-memory transports and a seeded `random.Random`, a run is a function of its seed.
 
-It is asyncio's selector loop, but a turn costs hardly more than what is done in it: handles are
-made in one step, timers wait as tuples, and the system is asked for nothing unless somebody has a
-socket. Timers that are due at the same time go off in the order in which they were set, which
-asyncio does not promise.
+It is asyncio's selector loop with less overhead for each turn: handles are made in one step, timers
+are tuples, and the system is polled only if a socket is registered. Timers due at the same time run
+in the order in which they were set, which asyncio does not guarantee.
 """
 
 import asyncio
@@ -20,13 +18,13 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# So many turns without any time passing are no work, but a circle.
+# With this many turns at one simulated time, the run is an endless loop.
 TURNS_MAX: Final = 1_000_000
-_OWN_SOCKETS: Final = 1  # by which a signal wakes asyncio's loop
+_OWN_SOCKETS: Final = 1  # asyncio's own socket pair for signals
 
 
 class Due(asyncio.TimerHandle):
-    """Something that will be done, now or at a time."""
+    """A callback that is due now or at a later time."""
 
     __slots__ = ()
 
@@ -38,7 +36,7 @@ class Due(asyncio.TimerHandle):
         arguments: tuple[Any, ...],
         context: Context,
     ) -> None:
-        # Not what `TimerHandle` does: a loop that makes millions of these does without the rest.
+        # Does not call `TimerHandle.__init__`, for speed: a run makes millions of these.
         self._loop = loop
         self._when = when_s
         self._callback = work
@@ -47,7 +45,7 @@ class Due(asyncio.TimerHandle):
         self._cancelled = False
 
     def cancel(self) -> None:
-        """It will not be done."""
+        """Never run the callback."""
         self._cancelled = True
         self._callback, self._args = _nothing, ()
 
@@ -60,13 +58,13 @@ class Due(asyncio.TimerHandle):
             self.failed(error)
 
     def failed(self, error: BaseException) -> None:
-        """Nobody else has heard of this."""
+        """Report an exception of the callback to the loop's exception handler."""
         message = f"Exception in callback {self._callback!r}"
         self._loop.call_exception_handler({"message": message, "exception": error, "handle": self})
 
 
 class _Sockets(selectors.SelectSelector):
-    """Counts how often somebody wanted to hear of one."""
+    """Counts the registrations of sockets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +76,7 @@ class _Sockets(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """`loop.time()` is the simulated clock, in seconds since the start of the run."""
+    """`loop.time()` is the simulated time in seconds since the start of the run."""
 
     def __init__(self) -> None:
         self._sockets = _Sockets()
@@ -90,11 +88,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._turns = 0
 
     def time(self) -> float:
-        """Seconds of simulated time."""
+        """The simulated time in seconds."""
         return self._now_s
 
     def spend(self, seconds: float) -> None:
-        """Somebody has worked for so long: time has passed, and nobody had a turn."""
+        """Advance the time as if a callback had computed for so long."""
         self._now_s += seconds
 
     # ------------------------------------------------------- what `AbstractEventLoop` asks for
@@ -102,7 +100,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Do it in the next turn."""
+        """Run a callback in the next turn."""
         due = Due(self, self._now_s, callback, args, copy_context() if context is None else context)
         self._next.append(due)
         return due
@@ -114,7 +112,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Do it after so many seconds."""
+        """Run a callback after a delay."""
         when_s = self._now_s + delay
         due = Due(self, when_s, callback, args, copy_context() if context is None else context)
         self.put_at(when_s, due)
@@ -127,7 +125,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Do it at a time."""
+        """Run a callback at a simulated time."""
         due = Due(self, when, callback, args, copy_context() if context is None else context)
         self.put_at(when, due)
         return due
@@ -135,11 +133,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     # ------------------------------------------------------------------------ for processes
 
     def put_soon(self, due: Due) -> None:
-        """Do it in the next turn."""
+        """Queue a callback for the next turn."""
         self._next.append(due)
 
     def put_at(self, when_s: float, due: Due) -> None:
-        """Do it at a time."""
+        """Queue a callback for a simulated time."""
         self._timers_set += 1
         heappush(self._timers, (when_s, self._timers_set, due))
 
@@ -171,10 +169,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def _nothing() -> None:
-    """What is left of something that was cancelled."""
+    """Replaces a cancelled callback."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, in simulated time."""
+    """As `asyncio.run`, in simulated time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

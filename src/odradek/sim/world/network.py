@@ -1,16 +1,16 @@
-"""A network in memory: it delays, splits, cuts and loses, by seed.
+"""A network in memory that delays, splits, loses and reorders by seed.
 
-It speaks asyncio's transports and protocols, so the real `net/` and `client/` run on it unchanged.
-A connection is two `_End`s, each on the host of a process. What one writes arrives at the other
-after the link's delay, in order, in pieces of any size, as TCP may have it. What can happen:
+It implements asyncio's transports, so the real `net/` and `client/` run on it unchanged. A
+connection is two `_End`s, each on the host of a process. Bytes arrive at the other end after the
+link's delay, in order, in pieces of any size, as with TCP. Faults:
 
-    a process is killed    a reset, which may overtake what it has sent
-    a host loses power     its peers hear nothing more, until it is up again and resets them;
-                           what was held up on the way before (`hold_up`) still comes
+    a process is killed    a reset, which may overtake bytes that were sent before
+    a host loses power     its peers receive nothing until it runs again and resets them;
+                           bytes that were held up before (`hold_up`) still arrive
     a link is cut          bytes are lost in one direction or both until it is healed
     a link is slow         bytes take longer in one direction
-    a connection is reset  both ends lose it, wherever the bytes were
-    a process is paused    its host takes bytes and connections; they wait
+    a connection is reset  both ends lose it; bytes in flight are lost
+    a process is paused    its host accepts bytes and connections, which wait
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Parcel = bytes | Exception | None  # bytes, a reset, or the orderly end
 
 
 class SimulatedNetwork:
-    """The network of one simulation. Hosts are names."""
+    """The network of one simulation. Hosts have names."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class SimulatedNetwork:
         self._random = randomness
         self._processes: dict[str, MortalLoop] = {}
         self._listening: dict[tuple[str, int], _Listening] = {}
-        self._ends: dict[_End, None] = {}  # in the order in which they came to be
+        self._ends: dict[_End, None] = {}  # in the order of their creation
         self._next_port = 20_000
         self._cut = Counter[tuple[str, str]]()  # from, to
-        self._slow_s: dict[tuple[str, str], float] = {}  # how much longer it takes
-        self._held_up_s: dict[tuple[str, str], float] = {}  # the same, and it survives its sender
+        self._slow_s: dict[tuple[str, str], float] = {}  # additional delay
+        self._held_up_s: dict[tuple[str, str], float] = {}  # survives a power loss
 
     def join(self, process: MortalLoop, listens: Callable[[], None] = lambda: None) -> "Host":
-        """Put a process on the host of its name; who still talks to its former life is reset.
+        """Put a process on the host of its name; connections to an earlier process are reset.
 
-        `listens` is called when it opens a port.
+        `listens` is called when the process opens a port.
         """
         for end in list(self._ends):
             if end.peer_name == process.name and end.other.is_gone:
@@ -67,8 +67,8 @@ class SimulatedNetwork:
     # ------------------------------------------------------------------ what befalls it
 
     def hold_up(self, source: str, targets: Iterable[str], by_s: float) -> None:
-        """What a host sends some others from now on takes so much longer; and if it loses power
-        meanwhile, this arrives all the same. 0: no longer than usual.
+        """Delay what a host sends to some others from now on, and deliver it even if the host loses
+        power meanwhile. 0 ends the delay.
         """
         for target in targets:
             self._held_up_s.pop((source, target), None)
@@ -76,17 +76,17 @@ class SimulatedNetwork:
                 self._held_up_s[source, target] = by_s
 
     def is_held_up(self, source: str, target: str) -> bool:
-        """Whether what one host sends another is held up."""
+        """Whether bytes from one host to another are held up."""
         return (source, target) in self._held_up_s
 
     def cut(self, source: str, target: str) -> None:
-        """Lose all that goes from one host to another, until it is healed."""
+        """Lose all bytes from one host to another until the link is healed."""
         self._cut[source, target] += 1
 
     def heal(self, links: Iterable[tuple[str, str]] | None = None) -> None:
-        """Links work again, all if none are named; one that was cut twice when both have healed.
+        """Heal links, all if none are given; a link that was cut twice has to be healed twice.
 
-        Connections that lost bytes are reset: TCP cannot repair them.
+        Connections that lost bytes are reset, because TCP cannot repair them.
         """
         if links is None:
             self._cut.clear()
@@ -100,14 +100,14 @@ class SimulatedNetwork:
                 end.drop(ConnectionResetError("healed after a cut"))
 
     def slow_down(self, source: str, target: str, by_s: float) -> None:
-        """All that goes from one host to another takes so much longer; 0: no longer than usual."""
+        """Delay all bytes from one host to another; 0 ends the delay."""
         if by_s:
             self._slow_s[source, target] = by_s
         else:
             self._slow_s.pop((source, target), None)
 
     def reset_some(self, share: float) -> int:
-        """Reset each connection with this probability. Returns how many were."""
+        """Reset each connection with this probability. Returns the number of resets."""
         count = 0
         for end in list(self._ends):
             if not end.is_gone and self._random.random() < share:
@@ -117,21 +117,20 @@ class SimulatedNetwork:
         return count
 
     def host_died(self, name: str, *, power: bool) -> None:
-        """All connections of a host end, and its listeners with it. It is told nothing."""
+        """End all connections and listeners of a host, without notifying its process."""
         for address in [a for a in self._listening if a[0] == name]:
             del self._listening[address]
         for end in list(self._ends):
             if end.name == name:
                 end.vanish(silently=power)
             elif power and end.peer_name == name and end.other.is_gone and not end.other.has_strays:
-                end.other.lost_bytes += 1  # its process was dead already; now its host is, too
+                end.other.lost_bytes += 1  # its process was dead already; now its host is down, too
 
     # ----------------------------------------------------------------------- inside
 
     def listen(
         self, process: MortalLoop, port: int, make_protocol: Callable[[], Any]
     ) -> "_Listening":
-        """Take a port."""
         if not port:
             self._next_port += 1
             port = self._next_port
@@ -142,7 +141,6 @@ class SimulatedNetwork:
         return listening
 
     def stop_listening(self, host: str, port: int) -> None:
-        """Give a port back."""
         self._listening.pop((host, port), None)
 
     async def connect(
@@ -151,7 +149,7 @@ class SimulatedNetwork:
         """Connect as `loop.create_connection` does.
 
         Raises:
-            OSError: nobody listens there, or the way is cut.
+            OSError: no process listens there, or the link is cut.
         """
         source = process.name
         await asyncio.sleep(self.draw_delay_s())
@@ -160,19 +158,19 @@ class SimulatedNetwork:
             raise TimeoutError(f"{target}:{port} does not answer")
         listening = self._listening.get((target, port))
         if listening is None:
-            raise ConnectionRefusedError(f"nobody listens on {target}:{port}")
+            raise ConnectionRefusedError(f"no process listens on {target}:{port}")
         self._next_port += 1
         near = _End(self, process, peer=(target, port))
         far = _End(self, listening.process, peer=(source, self._next_port))
         near.other, far.other = far, near
         self._ends[near] = self._ends[far] = None
         near.begin(make_protocol)
-        # The host takes a connection by itself; its process hears of it when it can.
+        # The host accepts a connection by itself; the process is notified when it runs.
         listening.process.call_soon(far.begin, listening.make_protocol)
         return near, near.protocol
 
     def forget(self, end: "_End") -> None:
-        """An end is no more."""
+        """Remove a closed end."""
         self._ends.pop(end, None)
 
     def is_cut(self, source: str, target: str) -> bool:
@@ -180,28 +178,28 @@ class SimulatedNetwork:
         return source != target and (source, target) in self._cut
 
     def draw_delay_s(self) -> float:
-        """A delay of this network."""
+        """A random delay of this network."""
         low_ms, high_ms = self.delay_ms
         return (low_ms + (high_ms - low_ms) * self._random.random()) / 1000
 
     def extra_delay_s(self, source: str, target: str) -> float:
-        """How much longer this link takes than others."""
+        """The additional delay of a link."""
         by_s = self._slow_s.get((source, target), 0.0) if self._slow_s else 0.0
         return by_s + self._held_up_s.get((source, target), 0.0) if self._held_up_s else by_s
 
     def draw_piece(self, available: int) -> int:
-        """How many of the bytes that are there travel, or are read, together."""
+        """How many of the available bytes travel, or are read, together."""
         if available < 2 or self._random.random() < 0.8:
             return available
         return self._random.randint(1, available - 1)
 
     def now_s(self) -> float:
-        """Seconds of simulated time."""
+        """The simulated time in seconds."""
         return self._loop.time()
 
 
 class SimulatedLoop(VirtualTimeLoop):
-    """A loop on which connections go over a simulated network, and tasks belong to processes."""
+    """A loop with a simulated network, whose tasks belong to processes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,7 +209,7 @@ class SimulatedLoop(VirtualTimeLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str, port: int
     ) -> tuple[asyncio.Transport, Any]:
-        """Connect from the host of whichever process calls this."""
+        """Connect from the host of the calling process."""
         process = running_process()
         assert process is not None, "only processes are on the network"
         assert self.network is not None, "this simulation has no network"
@@ -219,7 +217,7 @@ class SimulatedLoop(VirtualTimeLoop):
 
 
 class Host:
-    """The network as a process sees it: a broker's `WorldNetwork`."""
+    """The network as seen by a process: a broker's `WorldNetwork`."""
 
     def __init__(
         self, network: SimulatedNetwork, process: MortalLoop, listens: Callable[[], None]
@@ -231,7 +229,7 @@ class Host:
     async def listen(
         self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
     ) -> "_Listening":
-        """Accept connections from now on, whatever address `host` was."""
+        """Accept connections on a port; `host` is ignored."""
         del host
         self._listens()
         return self._network.listen(self._process, port, make_protocol)
@@ -263,10 +261,10 @@ class _Listening:
 
 
 class _End(asyncio.Transport):
-    """One end of a connection: a transport to its protocol.
+    """One end of a connection: the transport of its protocol.
 
-    What is the process's business (its protocol's methods) runs through the process's loop;
-    what is its host's (to take bytes in order, to know that a connection is over) does not.
+    Calls of the protocol's methods run in the process's loop; what the host's kernel does (accept
+    bytes in order, notice the end of a connection) does not.
     """
 
     other: "_End"
@@ -277,7 +275,7 @@ class _End(asyncio.Transport):
         super().__init__({"peername": peer})
         self.name = process.name
         self.peer_name = peer[0]
-        self.protocol: Any = None  # until its process has taken the connection
+        self.protocol: Any = None  # until its process has accepted the connection
         self.lost_bytes = 0
         self.is_gone = False
         self._network = network
@@ -285,14 +283,14 @@ class _End(asyncio.Transport):
         self._reading = True
         self._arrived: deque[bytes] = deque()
         self._end_arrived: list[Exception | None] = []
-        self._under_way = 0  # bytes written here that the other process has not taken
+        self._under_way = 0  # bytes written here that the other process has not read
         self._writing_paused = False
         self._arrives_at_s = 0.0
         self._is_buffered = False  # the protocol has a buffer of its own
-        self.has_strays = False  # it has lost power, and what was held up of it still arrives
+        self.has_strays = False  # the host has lost power, but held up bytes still arrive
 
     def begin(self, make_protocol: Callable[[], Any]) -> None:
-        """The process has the connection."""
+        """The process accepts the connection."""
         if not self.is_gone:
             self.protocol = make_protocol()
             self._is_buffered = isinstance(self.protocol, asyncio.BufferedProtocol)
@@ -340,7 +338,7 @@ class _End(asyncio.Transport):
     # --------------------------------------------------------------- what befalls it
 
     def drop(self, error: Exception | None) -> None:
-        """The connection is over; the process is told when it can hear."""
+        """The connection has ended; the process is notified when it runs."""
         if self.is_gone:
             return
         self.is_gone = True
@@ -350,7 +348,7 @@ class _End(asyncio.Transport):
             self._process.call_soon(self.protocol.connection_lost, error)
 
     def drop_behind(self, error: Exception) -> None:
-        """The restarted peer does not know this connection; what it had sent arrives first."""
+        """The restarted peer does not have this connection; bytes that it had sent arrive first."""
         if self.other.has_strays:
             ends_at_s = max(self._network.now_s(), self.other._arrives_at_s)  # noqa: SLF001
             self._process.call_at(ends_at_s + _TICK_S, self.drop, error)
@@ -358,13 +356,13 @@ class _End(asyncio.Transport):
             self.drop(error)
 
     def vanish(self, *, silently: bool) -> None:
-        """The process is dead; its host says so, or has no power to."""
+        """The process is dead; its host sends a reset, or is without power."""
         if not silently:
             self._send(ConnectionResetError(f"{self.name} was killed"))
         elif self._network.is_held_up(self.name, self.peer_name):
             self.has_strays = True
         else:
-            self.other.lost_bytes += 1  # of what is under way, nothing arrives any more
+            self.other.lost_bytes += 1  # bytes in flight do not arrive
             self.lost_bytes += 1
         self.is_gone = True
         self._network.forget(self)
@@ -372,26 +370,26 @@ class _End(asyncio.Transport):
     # ------------------------------------------------------------------------ inside
 
     def _send(self, what: Parcel) -> None:
-        """Put something on the way. All of it keeps its order whatever the delays."""
+        """Send bytes, an end or a reset; they keep their order whatever the delays."""
         network = self._network
         if network.is_cut(self.name, self.peer_name):
             self.lost_bytes += 1
             return
         arrives_at_s = network.now_s() + network.draw_delay_s()
         arrives_at_s += network.extra_delay_s(self.name, self.peer_name)
-        if not isinstance(what, Exception):  # a reset may overtake, and what it overtakes is lost
-            # Strictly after what was sent before: a loop keeps no order among equal times.
+        if not isinstance(what, Exception):  # a reset may overtake bytes, which are then lost
+            # Strictly later than what was sent before: the order of equal times is not defined.
             arrives_at_s = max(self._arrives_at_s + _TICK_S, arrives_at_s)
             self._arrives_at_s = arrives_at_s
         self.other.expect(arrives_at_s, what)
 
     def expect(self, when_s: float, what: Parcel) -> None:
-        """Something will arrive."""
+        """Let something arrive at a time."""
         self._process.call_at(when_s, self._arrive, what)
 
     def _arrive(self, what: Parcel) -> None:
         if self.is_gone or self.other.lost_bytes:
-            return  # after a gap in the stream: TCP would hold it back for ever
+            return  # after a gap in the stream: TCP never delivers it
         if isinstance(what, bytes):
             self._network.trace(
                 f"{self.peer_name} > {self.name}: {len(what)} bytes {crc32(what):08x}"
@@ -432,7 +430,7 @@ class _End(asyncio.Transport):
             data = data[count:]
 
     def taken(self, count: int) -> None:
-        """The other process has taken bytes out of the network."""
+        """The other process has read bytes."""
         self._under_way -= count
         if self._writing_paused and self._under_way <= _HIGH_WATER_BYTES // 4 and not self.is_gone:
             self._writing_paused = False

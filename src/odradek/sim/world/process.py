@@ -1,14 +1,14 @@
-"""What makes a broker or a client in this Python process mortal: a loop of its own that dies.
+"""Processes within this Python process: each has a loop of its own that can be killed.
 
-All processes of a simulation share one virtual-time loop. One that is killed runs no more code,
-so each gets a `MortalLoop`: the same loop, but what was scheduled through it does not run any
-more once it is dead, and its tasks are never resumed (not even to clean up, as a process that
-got SIGKILL does not). A paused one keeps what is due until it is resumed, as SIGSTOP does.
+All processes of a simulation share one virtual-time loop. A killed one must run no more code, so
+each has a `MortalLoop`, a view of the shared loop: when it is dead, callbacks scheduled through it
+do not run any more, and its tasks are never resumed (not even to clean up, as after SIGKILL). A
+paused one keeps due callbacks until it is resumed, as with SIGSTOP.
 
-Everything that enters a process comes by its loop: its timers, its disk's completions, its
-network's bytes, the steps of its tasks. So this is also where the moment is noticed in which its
-disk crashed it (`SimulatedCrash`), and where tasks that it starts behind its loop's back (a
-`TaskGroup`, a `gather`) are found to be its own, by the context that they inherit.
+All input of a process comes through its loop: timers, completions of its disk, bytes of its
+network, steps of its tasks. So this module also catches the crash of a disk (`SimulatedCrash`), and
+attributes tasks that are not started through the loop (`TaskGroup`, `gather`) to their process, by
+the context that they inherit.
 """
 
 import asyncio
@@ -25,37 +25,37 @@ _running: Final[contextvars.ContextVar["MortalLoop"]] = contextvars.ContextVar("
 
 
 def running_process() -> "MortalLoop | None":
-    """The process whose code this is."""
+    """The process whose code runs now."""
     return _running.get(None)
 
 
 class MortalLoop:
-    """The part of an event loop that a process uses, for as long as it lives."""
+    """The part of an event loop that a process uses, until it is killed."""
 
     def __init__(self, loop: VirtualTimeLoop, name: str = "process") -> None:
         self.name = name
         self.is_dead = False
         self.gate: asyncio.Future[None] | None = None  # where tasks wait while it is paused
-        self.on_crash: Callable[[], None] = lambda: None  # its disk has ended it
+        self.on_crash: Callable[[], None] = lambda: None  # called when its disk has crashed it
         self.loop = loop
         self.context = contextvars.copy_context()
         self.context.run(_running.set, self)
         self._held_back: list[_Due] = []
-        # A coroutine that is thrown away runs its `finally`: the dead are kept until `bury`.
+        # A coroutine that is freed runs its `finally`: so dead tasks are kept until `bury`.
         self._tasks: list[_Mortal] = []
 
     def kill(self) -> None:
-        """Run nothing of this process from now on."""
+        """Run no more code of this process."""
         self.is_dead = True
         self._held_back.clear()
 
     def pause(self) -> None:
-        """Hold everything back."""
+        """Keep due callbacks until `resume`."""
         if self.gate is None and not self.is_dead:
             self.gate = self.loop.create_future()
 
     def resume(self) -> None:
-        """Let everything that became due go on, in its order."""
+        """Run the callbacks that became due, in their order."""
         gate, self.gate = self.gate, None
         if gate is not None and not self.is_dead:
             gate.set_result(None)
@@ -64,12 +64,12 @@ class MortalLoop:
             self.loop.put_soon(held_back)
 
     def bury(self) -> None:
-        """The simulation is over: let go of what the dead was doing."""
+        """End of the simulation: free the coroutines of a dead process."""
         self.kill()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it never began to do what it was just about to do
+            warnings.simplefilter("ignore")  # a coroutine that was never started
             for task in self._tasks:
-                # Its `finally` runs now, in a world that is gone: whatever comes of it is no news.
+                # Its `finally` runs now, after the simulation: its errors are meaningless.
                 with suppress(Exception):
                     task.work.close()
         self._tasks.clear()
@@ -77,11 +77,11 @@ class MortalLoop:
     # -------------------------------------------------------- what the process may call
 
     def time(self) -> float:
-        """Seconds of simulated time."""
+        """The simulated time in seconds."""
         return self.loop.time()
 
     def call_soon(self, work: Callable[..., object], *arguments: Any) -> asyncio.Handle:
-        """Run in the next turn, if alive."""
+        """Run in the next turn, unless the process is dead."""
         due = _Due(self, 0.0, work, arguments)
         self.loop.put_soon(due)
         return due
@@ -89,7 +89,7 @@ class MortalLoop:
     def call_later(
         self, delay_s: float, work: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
-        """Run after a delay, if alive."""
+        """Run after a delay, unless the process is dead."""
         when_s = self.loop.time() + delay_s
         due = _Due(self, when_s, work, arguments)
         self.loop.put_at(when_s, due)
@@ -98,7 +98,7 @@ class MortalLoop:
     def call_at(
         self, when_s: float, work: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
-        """Run at a time, if alive."""
+        """Run at a time, unless the process is dead."""
         due = _Due(self, when_s, work, arguments)
         self.loop.put_at(when_s, due)
         return due
@@ -110,7 +110,7 @@ class MortalLoop:
     def create_task(
         self, work: Coroutine[Any, Any, Any], *, name: str | None = None
     ) -> asyncio.Task[Any]:
-        """A task that stops for good wherever it is when the process dies."""
+        """A task that is never resumed after the process has died."""
         mortal = self.mortal(work)
         context = self.context.copy()
         mortal.task = self.loop.create_task(mortal, name=name, context=context)
@@ -119,7 +119,7 @@ class MortalLoop:
     # ---------------------------------------------------------------------- inside
 
     def mortal(self, work: Coroutine[Any, Any, Any]) -> "_Mortal":
-        """A coroutine of this process."""
+        """Wrap a coroutine so that it belongs to this process."""
         if isinstance(work, _Mortal):
             return work
         mortal = _Mortal(self, work)
@@ -129,11 +129,11 @@ class MortalLoop:
         return mortal
 
     def hold_back(self, due: "_Due") -> None:
-        """It became due while the process is paused."""
+        """Keep a callback that became due while the process is paused."""
         self._held_back.append(due)
 
     def crashed(self) -> None:
-        """Its disk has ended it in the middle of an operation."""
+        """The disk has crashed the process within an operation."""
         self.kill()
         self.on_crash()
 
@@ -143,7 +143,7 @@ def task_factory(
     work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
     **options: Any,
 ) -> asyncio.Task[Any]:
-    """A task of whichever process starts it."""
+    """A task of the process that starts it."""
     process = running_process()
     assert isinstance(work, Coroutine)
     if process is None:
@@ -154,7 +154,7 @@ def task_factory(
 
 
 class _Due(Due):
-    """Something scheduled through a process's loop."""
+    """A callback scheduled through a process's loop."""
 
     __slots__ = ("_process",)
 
@@ -165,7 +165,7 @@ class _Due(Due):
         work: Callable[..., object],
         arguments: tuple[Any, ...],
     ) -> None:
-        # As `Due` does it: for each message this is done several times.
+        # Repeats `Due.__init__`, for speed: it runs several times for each message.
         self._loop = process.loop
         self._when = when_s
         self._callback = work
@@ -192,17 +192,17 @@ class _Due(Due):
 
 
 class _Mortal(Coroutine[Any, Any, Any]):
-    """A coroutine that is not resumed once its process is dead, and not while it is paused."""
+    """A coroutine that is not resumed once its process is dead, nor while it is paused."""
 
     def __init__(self, process: MortalLoop, work: Coroutine[Any, Any, Any]) -> None:
         self.ended = False
         self.work = work
-        self.task: asyncio.Task[Any] | None = None  # a loop itself remembers none
+        self.task: asyncio.Task[Any] | None = None  # loops keep no strong reference
         self._process = process
         self._thrown: BaseException | None = None
 
     def send(self, value: Any) -> Any:
-        """One step."""
+        """Resume the coroutine with a value."""
         process = self._process
         if process.is_dead:
             return _blocking(process.create_future())
@@ -221,18 +221,18 @@ class _Mortal(Coroutine[Any, Any, Any]):
             raise
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
-        """One step, by an exception."""
+        """Resume the coroutine with an exception."""
         del value, traceback
         if self._process.is_dead:
             if isinstance(error, asyncio.CancelledError):
-                raise error  # the end of the simulation: everything is cancelled
-            # What it waited for has failed in the moment in which it died: it hears nothing.
+                raise error  # end of the simulation: all tasks are cancelled
+            # The awaited operation failed because the process died: the process does not notice.
             return _blocking(self._process.create_future())
         self._thrown = error
         return self.send(None)
 
     def close(self) -> None:
-        """The end of the simulation."""
+        """End of the simulation."""
         if not self._process.is_dead:
             self.work.close()
 

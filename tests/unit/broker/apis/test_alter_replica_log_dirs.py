@@ -7,7 +7,7 @@ from tests.unit.broker.live import LOG_DIRS, fetch, fetched, play, produce, prod
 
 from odradek.log.disk import StorageError
 from odradek.model.errors import ErrorCode
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -116,7 +116,7 @@ def test_a_copy_whose_log_was_deleted_is_not_waited_for():
         live.disk.slowest_ms = 10_000
         await move(live, new)
         await asyncio.sleep(0.1)
-        live.disk.faults.append(Fault("write", f"{old}/t-0/"))
+        live.disk.faults.append(DiskFault("write", f"{old}/t-0/"))
         await live.peer().ask(produce(live.batch(b"a")))
         assert live.broker.logs.is_offline(old)
         await asyncio.sleep(30)
@@ -176,7 +176,7 @@ def test_asked_twice_the_copy_goes_on():
 def test_a_target_that_fails_leaves_the_replica_where_it_is():
     async def story(live):
         old, new = await filled(live)
-        live.disk.faults.append(Fault("write", f"{new}/t-0.", after=1))
+        live.disk.faults.append(DiskFault("write", f"{new}/t-0.", after=1))
         assert await move(live, new) == ErrorCode.NONE
         await live.until(lambda: live.broker.logs.is_offline(new))
         peer = live.peer()
@@ -192,7 +192,7 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is():
 def test_a_target_that_cannot_take_the_first_file():
     async def story(live):
         old, new = await filled(live)
-        live.disk.faults.append(Fault("", f"{new}/t-0."))
+        live.disk.faults.append(DiskFault("", f"{new}/t-0."))
 
         assert await move(live, new) == ErrorCode.KAFKA_STORAGE_ERROR
         assert live.broker.logs.is_offline(new)

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.broker.live import LOG_DIRS, play, produce
 
 from odradek.model.errors import ErrorCode
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -81,7 +81,7 @@ def test_a_copy_that_is_being_made_and_how_far_it_is_behind():
 def test_a_failed_directory_has_an_error_and_the_other_is_described():
     async def story(live):
         await live.topic("t", 2)
-        live.disk.faults.append(Fault("write", f"{LOG_DIRS[0]}/"))
+        live.disk.faults.append(DiskFault("write", f"{LOG_DIRS[0]}/"))
         for index in (0, 1):
             await live.peer().ask(produce(live.batch(b"a"), index=index))
         held = await describe(live)

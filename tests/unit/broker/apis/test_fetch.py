@@ -18,7 +18,7 @@ from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
 from odradek.replica.selector import RACK_AWARE
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
 
@@ -838,7 +838,7 @@ def test_a_read_that_fails_is_a_storage_error_and_takes_the_directory_along(cold
         for index in (0, 1):
             live.append(b"a", index=index)
         live.disk.cold_share = cold
-        live.disk.faults.append(Fault("read", "t-0/", times=1 << 30))
+        live.disk.faults.append(DiskFault("read", "t-0/", times=1 << 30))
         peer = live.peer()
         answer = await peer.ask(fetch({T0: 0, T1: 0}, max_wait_ms=100), BY_NAME)
 

@@ -6,7 +6,7 @@ from tests.unit.broker.live import play
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
 from odradek.record.records import Record, build_batch
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -236,7 +236,7 @@ def test_a_disk_that_fails_the_search(when, cold):
     async def story(live):
         await stamped(live, 100, 200)
         live.disk.cold_share = cold
-        live.disk.faults.append(Fault("read", "t-0/"))
+        live.disk.faults.append(DiskFault("read", "t-0/"))
 
         assert await ask(live, when) == ErrorCode.KAFKA_STORAGE_ERROR
         assert await ask(live, LATEST) == ErrorCode.KAFKA_STORAGE_ERROR

@@ -13,7 +13,7 @@ from odradek.record.batch import read_header, sign
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.fetch import FetchPartition
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -708,7 +708,7 @@ def test_a_disk_that_fails_takes_its_partitions_and_no_others():
         held = {n: live.broker.logs.directory_of(live.log(index=n)) for n in range(4)}
         assert set(held.values()) == set(LOG_DIRS)
         lost = held[0]
-        live.disk.faults.append(Fault("write", f"{lost}/t-0/"))
+        live.disk.faults.append(DiskFault("write", f"{lost}/t-0/"))
         peer = live.peer()
         answer = await peer.ask(produce({("t", n): live.batch(b"a") for n in range(4)}))
 
@@ -729,7 +729,7 @@ def test_a_disk_that_fails_the_second_partition_of_a_request_that_waits_for_the_
         await live.order(partitions=3, replicas=(0, 2))
         lost = live.broker.logs.directory_of(live.log())
         assert lost == live.broker.logs.directory_of(live.log(index=2))
-        live.disk.faults.append(Fault("write", f"{lost}/t-2/"))
+        live.disk.faults.append(DiskFault("write", f"{lost}/t-2/"))
         batches = {("t", n): live.batch(b"a") for n in (0, 2)}
         answer = live.peer().send(produce(batches, acks=-1, timeout_ms=NEVER_MS))
 
@@ -772,7 +772,7 @@ def test_what_was_refused_for_the_disk_is_not_read_by_others():
         await live.topic("t")
         peer = live.peer()
         await peer.ask(produce(live.batch(b"a")))
-        live.disk.faults.append(Fault("write", "t-0/"))
+        live.disk.faults.append(DiskFault("write", "t-0/"))
         await peer.ask(produce(live.batch(b"b")))
 
         assert fetched(await peer.ask(fetch({T0: 0}), 12)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}

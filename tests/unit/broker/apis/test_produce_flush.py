@@ -3,7 +3,7 @@
 from tests.unit.broker.live import play, produce
 
 from odradek.model.errors import ErrorCode
-from odradek.sim.world.disk import Fault
+from odradek.sim.world.disk import DiskFault
 
 
 def only(response):
@@ -40,7 +40,7 @@ def test_flush_before_ack_holds_for_every_topic_and_every_acks():
 def test_a_failed_flush_is_answered():
     async def story(live):
         await live.topic("t", flush_messages=1)
-        live.disk.faults.append(Fault("flush", "t-0"))
+        live.disk.faults.append(DiskFault("flush", "t-0"))
 
         answer = await live.peer().ask(produce(live.batch(b"a"), acks=1))
         assert only(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
