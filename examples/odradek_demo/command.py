@@ -256,9 +256,9 @@ async def _end_offset(cluster: Cluster, partition: int) -> int:
     answer = await leader.request(
         ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse
     )
-    told = answer.topics[0].partitions[0]
-    _check(told.error_code, None)
-    return told.offset
+    listed = answer.topics[0].partitions[0]
+    _check(listed.error_code, None)
+    return listed.offset
 
 
 # ----------------------------------------------------------------------------------- verdicts

@@ -71,11 +71,11 @@ def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
     sample.write_text("".join(f"key-{n % 50}\n" for n in range(1000)))
     arguments = ["--keys", str(sample), "--present", "5", "--json"]
     assert run(["plan", "partitions", *FIGURES, *arguments]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
 
-    assert [spread["partitions"] for spread in told["spreads"]] == [4, 5, 10]
-    assert told["spreads"][1]["moved"] == 0
-    assert (told["partitions"], told["lower_bound"]) == (10, 4)
+    assert [spread["partitions"] for spread in printed["spreads"]] == [4, 5, 10]
+    assert printed["spreads"][1]["moved"] == 0
+    assert (printed["partitions"], printed["lower_bound"]) == (10, 4)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def printed(rendered, width=120):
 
 
 def test_every_broker_has_a_row():
-    told = {0: Numbers(7, 3, 1, 0, 2_000_000.0, 10.0, controller=True)}
-    heading, first, second = printed(table({"brokers": BROKERS}, told, 120))
+    figures = {0: Numbers(7, 3, 1, 0, 2_000_000.0, 10.0, controller=True)}
+    heading, first, second = printed(table({"brokers": BROKERS}, figures, 120))
 
     assert heading.split() == [
         "broker", "state", "pid", "memory", "leads", "replicas", "lacking", "in", "out",
@@ -62,8 +62,8 @@ def test_every_broker_has_a_row():
     ],
 )
 def test_a_narrow_terminal_goes_without_what_it_needs_least(width, spared):
-    told = {0: Numbers(7_000, 3_000, 1, 0, 900e6, 10.0, controller=True)}
-    lines = printed(table({"brokers": BROKERS}, told, width), width)
+    figures = {0: Numbers(7_000, 3_000, 1, 0, 900e6, 10.0, controller=True)}
+    lines = printed(table({"brokers": BROKERS}, figures, width), width)
 
     assert len(lines) == 3
     assert not any("…" in line for line in lines)
@@ -147,7 +147,9 @@ def test_the_screen_follows_the_supervisor_until_it_ends(monkeypatch):
                 show()
 
     monkeypatch.setattr(
-        status_screen, "shown", lambda report, told, causes, width: rows.append(told) or "brokers"
+        status_screen,
+        "shown",
+        lambda report, figures, causes, width: rows.append(figures) or "brokers",
     )
     watch_live(Watched(), Watcher(Web()))
 

@@ -102,8 +102,8 @@ def main(arguments: Sequence[str]) -> int:
     except UsageError:
         raise
     except ClientError as error:
-        told, _, more = str(error).partition("\n")
-        print(f"Error while executing ACL command: {told}\n", flush=True)
+        summary, _, more = str(error).partition("\n")
+        print(f"Error while executing ACL command: {summary}\n", flush=True)
         print(more, file=sys.stderr)
     except (ApiError, NoBrokerError) as error:
         print(f"Error while executing ACL command: {java_text(error)}\n")

@@ -436,10 +436,10 @@ async def _entries(
     if kind == "brokers" and not name:
         source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
     resource = (resource_type, name)
-    told = (await admin.describe_configs(cluster, [resource], synonyms=synonyms))[resource]
-    if isinstance(told, ApiError):
-        raise told
-    wanted = [e for e in told if everything or source is None or e.source == source]
+    described = (await admin.describe_configs(cluster, [resource], synonyms=synonyms))[resource]
+    if isinstance(described, ApiError):
+        raise described
+    wanted = [e for e in described if everything or source is None or e.source == source]
     return sorted(wanted, key=lambda entry: entry.name)
 
 

@@ -84,8 +84,8 @@ def main(arguments: Sequence[str]) -> int:
         _print_no_broker(flags, error)
         return 0
     except (OdradekError, OSError) as error:
-        told, _, more = _told(error).partition("\n")
-        print(f"\nError: Executing consumer group command failed due to {told}", flush=True)
+        summary, _, more = _told(error).partition("\n")
+        print(f"\nError: Executing consumer group command failed due to {summary}", flush=True)
         print(more or java_text(error), file=sys.stderr)
         # As in Kafka 3.9 the error is printed, and the exit code is 0.
         return 0

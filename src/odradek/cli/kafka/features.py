@@ -141,10 +141,10 @@ def _level(name: str, level: int) -> str:
 async def _describe(cluster: Cluster) -> int:
     connection = await any_broker(cluster)
     request = ApiVersionsRequest(client_software_name="odradek", client_software_version="1")
-    told = await connection.request(request, ApiVersionsResponse)
-    finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
-    epoch = told.finalized_features_epoch
-    for feature in sorted(told.supported_features, key=lambda feature: feature.name):
+    answer = await connection.request(request, ApiVersionsResponse)
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    epoch = answer.finalized_features_epoch
+    for feature in sorted(answer.supported_features, key=lambda feature: feature.name):
         name = feature.name
         print(
             f"Feature: {name}\tSupportedMinVersion: {_level(name, feature.min_version)}\t"

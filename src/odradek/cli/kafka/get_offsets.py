@@ -100,24 +100,24 @@ async def _run(cluster: Cluster, flags: Flags) -> int:
     found = await admin_partitions.list_offsets(cluster, dict.fromkeys(wanted, spec))
     # Sorted by the whole name: a-10 comes before a-2.
     for partition in sorted(found, key=str):
-        told = found[partition]
-        if isinstance(told, ApiError):
+        listed = found[partition]
+        if isinstance(listed, ApiError):
             print(
                 f"Skip getting offsets for topic-partition {partition} due to error: "
-                f"{java_text(told)}",
+                f"{java_text(listed)}",
                 file=sys.stderr,
             )
-        elif told.offset >= 0:
-            print(f"{partition.topic}:{partition.partition}:{told.offset}")
+        elif listed.offset >= 0:
+            print(f"{partition.topic}:{partition.partition}:{listed.offset}")
     return 0
 
 
 async def _wanted(cluster: Cluster, flags: Flags) -> list[TopicPartition]:
-    told = await cluster.refresh(None)
+    metadata = await cluster.refresh(None)
     hidden = INTERNAL_TOPICS if flags.has("exclude-internal-topics") else frozenset()
     everything = [
         TopicPartition(topic.name or "", p.partition_index)
-        for topic in told.topics
+        for topic in metadata.topics
         if topic.name not in hidden
         for p in topic.partitions
     ]

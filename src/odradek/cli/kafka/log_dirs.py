@@ -67,17 +67,17 @@ async def _run(cluster: Cluster, flags: Flags) -> int:
         )
     brokers = asked or live
     print("Querying brokers for log directories information", flush=True)
-    told = {broker: await describe_log_dirs(cluster, broker) for broker in brokers}
+    described = {broker: await describe_log_dirs(cluster, broker) for broker in brokers}
     print(f"Received log directory information from brokers {_ids(brokers)}")
-    print(_as_json(told, topics))
+    print(_as_json(described, topics))
     return 0
 
 
-def _as_json(told: Mapping[int, Sequence[LogDir]], topics: set[str]) -> str:
+def _as_json(described: Mapping[int, Sequence[LogDir]], topics: set[str]) -> str:
     document = {
         "brokers": [
             {"broker": broker, "logDirs": [_directory(log_dir, topics) for log_dir in log_dirs]}
-            for broker, log_dirs in told.items()
+            for broker, log_dirs in described.items()
         ],
         "version": 1,
     }

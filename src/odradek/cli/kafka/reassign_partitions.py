@@ -101,8 +101,8 @@ def main(arguments: Sequence[str]) -> int:
     except (NoBrokerError, ApiError) as error:
         print(f"Error: {java_text(error)}")
     except ClientError as error:
-        told, _, more = str(error).partition("\n")
-        print(f"Error: {told}", flush=True)
+        summary, _, more = str(error).partition("\n")
+        print(f"Error: {summary}", flush=True)
         print(more, file=sys.stderr)
     except (OdradekError, ConnectionError) as error:
         print(f"Error: {error}")
@@ -286,11 +286,11 @@ async def _start(cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int
     outcomes = await partitions_admin.alter_reassignments(cluster, targets)
     errors = {partition: error for partition, error in outcomes.items() if error is not None}
     if errors:
-        told = "\n".join(f"{p}: {message_of(errors[p])}" for p in sorted(errors))
+        failures = "\n".join(f"{p}: {message_of(errors[p])}" for p in sorted(errors))
         started = sorted(outcomes.keys() - errors.keys())
         if started:
-            told += f"\nStarted all the same: {_names(started)}"
-        raise TerseError(f"Error reassigning partition(s):\n{told}")
+            failures += f"\nStarted all the same: {_names(started)}"
+        raise TerseError(f"Error reassigning partition(s):\n{failures}")
     print(f"Successfully started partition reassignment{_s(targets)} for {_names(sorted(targets))}")
 
 
@@ -378,10 +378,10 @@ async def _verify_partitions(
 ) -> bool:
     """Print the progress of each partition. Returns whether any reassignment is active."""
     under_way = await partitions_admin.list_reassignments(cluster)
-    told = await cluster.refresh(sorted({partition.topic for partition, _ in targets}))
+    metadata = await cluster.refresh(sorted({partition.topic for partition, _ in targets}))
     current = {
         TopicPartition(topic.name or "", p.partition_index): tuple(p.replica_nodes)
-        for topic in told.topics
+        for topic in metadata.topics
         for p in topic.partitions
     }
     print("Status of partition reassignment:")
@@ -473,8 +473,10 @@ async def _cancel(cluster: Cluster, plan: Plan, flags: Flags) -> None:
         outcomes = await partitions_admin.alter_reassignments(cluster, dict.fromkeys(active))
         errors = {partition: error for partition, error in outcomes.items() if error is not None}
         if errors:
-            told = "\n".join(f"{p}: {message_of(errors[p])}" for p in sorted(errors))
-            raise TerseError(f"Error cancelling partition reassignment{_s(errors)} for:\n{told}")
+            failures = "\n".join(f"{p}: {message_of(errors[p])}" for p in sorted(errors))
+            raise TerseError(
+                f"Error cancelling partition reassignment{_s(errors)} for:\n{failures}"
+            )
         print(f"Successfully cancelled partition reassignment{_s(active)} for: {_names(active)}")
     else:
         print("None of the specified partition reassignments are active.")

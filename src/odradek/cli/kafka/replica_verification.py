@@ -158,7 +158,7 @@ class Verification:
                 )
                 return 1
             found = await list_offsets(cluster, dict.fromkeys(partitions, self._begin))
-            self._next = {partition: told.offset for partition, told in found.items()}
+            self._next = {partition: listed.offset for partition, listed in found.items()}
             _say("verification process is started")
             loop = asyncio.get_running_loop()
             report_s = loop.time() + self._interval_s

@@ -106,10 +106,10 @@ class Watcher:
 
     def causes(self) -> list[str]:
         """The latest decisions of the controller with their causes; the newest last."""
-        told = sorted({entry for entries in self._causes.values() for entry in entries})
+        decisions = sorted({entry for entries in self._causes.values() for entry in entries})
         return [
             f"{time.strftime('%H:%M:%S', time.localtime(at_ms / 1000))}  {says}"
-            for at_ms, says in told[-_CAUSES:]
+            for at_ms, says in decisions[-_CAUSES:]
         ]
 
     def _ask(self, id_: int, url: str) -> None:

@@ -123,8 +123,8 @@ async def _describe(store: Store, kind: str, names: Sequence[str]) -> None:
             await _check_not_running(store, entity.levels[0][1], message)
         options, _ = await _read(store, entity)
         if options or names:
-            told = ",".join(f"{key}={options[key]}" for key in hash_order(options, string_hash))
-            print(f"Configs for {_whose(entity)} are {told}")
+            values = ",".join(f"{key}={options[key]}" for key in hash_order(options, string_hash))
+            print(f"Configs for {_whose(entity)} are {values}")
 
 
 async def _users(store: Store) -> list[str]:
@@ -209,8 +209,8 @@ def _check_options(added: Mapping[str, str]) -> None:
 
 
 def _map(options: Mapping[str, str]) -> str:
-    told = ", ".join(f"{key}={options[key]}" for key in hash_order(options, string_hash))
-    return f"{{{told}}}"
+    values = ", ".join(f"{key}={options[key]}" for key in hash_order(options, string_hash))
+    return f"{{{values}}}"
 
 
 def _list(keys: Sequence[str]) -> str:

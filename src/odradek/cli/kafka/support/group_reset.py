@@ -183,14 +183,14 @@ async def _wanted(
 
 
 async def _listed(cluster: Cluster, partitions: Collection[TopicPartition], spec: int) -> Offsets:
-    told = await list_offsets(cluster, dict.fromkeys(partitions, spec))
-    return {partition: _offset(found) for partition, found in told.items()}
+    listed = await list_offsets(cluster, dict.fromkeys(partitions, spec))
+    return {partition: _offset(found) for partition, found in listed.items()}
 
 
-def _offset(told: ListedOffset | ApiError) -> int:
-    if isinstance(told, ApiError):
-        raise told
-    return told.offset
+def _offset(listed: ListedOffset | ApiError) -> int:
+    if isinstance(listed, ApiError):
+        raise listed
+    return listed.offset
 
 
 async def _at(cluster: Cluster, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
