@@ -27,7 +27,7 @@ def _leader_compares_by(monkeypatch, divergence):
 
 
 def _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch):
-    """As up to 2.6, where OffsetsForLeaderEpoch came before the first Fetch of a reign."""
+    """As up to 2.6, where OffsetsForLeaderEpoch came before the first Fetch of a leader epoch."""
     ask, take = ReplicaFetcher._fetch_partition, ReplicaFetcher._process
     agreed = set()
 
@@ -78,13 +78,13 @@ def one_step_of_truncation(monkeypatch):
 
 
 def truncation_without_fencing(monkeypatch):
-    """2.0: truncation by epoch, in steps, once a reign, and nobody's epoch is checked (KIP-320)."""
+    """2.0: truncation by epoch, in steps, once a leader epoch, and no epoch checked (KIP-320)."""
     _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch)
     no_leader_epoch_in_fetches(monkeypatch)
 
 
 def no_leader_epoch_in_fetches(monkeypatch):
-    """Up to 2.0: who fetches does not say in which reign (KAFKA-7128, KIP-320)."""
+    """Up to 2.0: a fetch does not carry the leader epoch (KAFKA-7128, KIP-320)."""
     monkeypatch.setattr(Partition, "check_epoch", lambda self, asked: ErrorCode.NONE)
 
 

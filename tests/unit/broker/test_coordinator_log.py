@@ -79,7 +79,7 @@ class Stage:
         self.topic.role_changed(self.live.partition())
 
     def tell(self):
-        """Somebody who waits for an append, and what he was told."""
+        """A caller that waits for an append, and the results that it got."""
         self.told = []
         return self.told.append
 

@@ -1,4 +1,4 @@
-"""The group coordinator in a whole broker: what waits, what times out, what a new reign finds."""
+"""The group coordinator in a whole broker: what waits, what times out, what a coordinator loads."""
 
 import asyncio
 import errno

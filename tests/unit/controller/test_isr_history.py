@@ -168,7 +168,7 @@ def test_the_last_replica_that_left_has_what_the_remaining_one_has():
 
 
 def test_a_broker_that_is_not_assigned_any_more_is_not_waited_for():
-    """His log is deleted: he would be waited for for ever."""
+    """Its log is deleted: the election would wait for it for ever."""
     chosen = choose(
         ends={1: LogEnd(5, 80), 3: LogEnd(5, 70)},
         isr=(1,),
@@ -262,7 +262,7 @@ def test_a_log_end_from_before_a_restart_does_not_count():
 def test_a_replica_that_is_being_added_creates_its_log_unless_it_was_in_sync_before(
     left, may_begin_anew
 ):
-    """Else, with the directory of what he has offline, he would say that he has nothing."""
+    """Otherwise a replica whose directory is offline would report an empty log."""
     brokers = (broker(1, 40), broker(2, 41), broker(3, 42))
     state = leaderless(isr=(1,), left=left)
     settled = Settled(brokers, state, replicas=(1, 2, 3), adding=(3,))

@@ -1,7 +1,7 @@
 """Describing and changing options of topics and brokers, on any broker.
 
 A change is checked against the stored options and written with a notification in one transaction,
-if nobody else wrote meanwhile; otherwise it is checked again against the newer options. It is
+unless the options were changed meanwhile; then it is checked again against the newer options. It is
 answered when this broker has applied it. A request for a broker's own options goes to that broker.
 """
 

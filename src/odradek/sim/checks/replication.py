@@ -50,7 +50,7 @@ class ReplicationChecker:
         self._history = history
         self._violated = violated
         self._stored: dict[TopicPartition, layout.LeaderIsrAndControllerEpoch] = {}
-        self._reigns: dict[
+        self._leaders: dict[
             tuple[bytes, int, int], tuple[int, int]
         ] = {}  # broker id and process number
         self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
@@ -255,25 +255,25 @@ class ReplicationChecker:
     def _look_at_leader(self, broker: SimulatedBroker, partition: HeldPartition) -> None:
         leader = partition.leader
         assert leader is not None
-        reign = (
+        leader_epoch = (
             partition.topic_id,
             partition.topic_partition.partition,
             partition.leader_epoch,
         )
         who = broker.id, broker.starts
-        if self._reigns.setdefault(reign, who) != who:
+        if self._leaders.setdefault(leader_epoch, who) != who:
             self._violated(
                 f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by (broker, "
-                f"process) {who}, and by {self._reigns[reign]}"
+                f"process) {who}, and by {self._leaders[leader_epoch]}"
             )
-        before = self._high_watermarks.get(reign)
+        before = self._high_watermarks.get(leader_epoch)
         if before is not None and leader.high_watermark < before:
             self._violated(
                 f"{partition.topic_partition}: HW {before} of epoch {partition.leader_epoch} "
                 f"went back to {leader.high_watermark}"
             )
-        self._high_watermarks[reign] = leader.high_watermark
-        facts = self._history.facts.get(reign[:2])
+        self._high_watermarks[leader_epoch] = leader.high_watermark
+        facts = self._history.facts.get(leader_epoch[:2])
         stored = self._stored.get(partition.topic_partition)
         is_present = (
             stored is not None and stored.leader_and_isr.leader_epoch == partition.leader_epoch

@@ -79,7 +79,7 @@ class Client:
             if cluster.metadata.leader(partition) != NO_LEADER:
                 break
             if asyncio.get_running_loop().time() > deadline_s:
-                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
             await self.pause()
         return await cluster.leader(partition)
 

@@ -1,14 +1,14 @@
-"""A simulated group: members that come, go, pause and commit, and what must hold of it.
+"""A simulated group: members that join, leave, pause and commit, and what must hold of it.
 
-Members join one group on a topic, are given its partitions by their leader, go on from what is
-committed and commit the next number, over and over. They share a coordinator that dies, is cut off
-and moves. Each has a connection of its own, loses answers and asks again.
+Members join one group on a topic, get partitions from the group's leader, continue from the
+committed offset and commit the next number, over and over. Their coordinator is killed, cut off and
+moved. Each member has a connection of its own, loses responses and sends requests again.
 
-    one owner         no two members are given the same partition in the same generation
-    generations fence a commit is not taken from a generation older than one that was given to
-                      somebody before the commit was sent
-    nothing goes back who commits successfully had been told at least what was confirmed before he
-                      asked; and so is who asks in the end
+    one owner         no two members own the same partition in the same generation
+    generations fence a commit is refused if its generation is older than one that a member got
+                      before the commit was sent
+    nothing goes back a member whose commit succeeds had fetched at least the offset that was
+                      committed before its fetch; so had the reader at the end
 
 A member that was cut off may get old committed offsets from a coordinator that has not resigned
 yet: they count only when a commit of its generation is accepted.
@@ -64,7 +64,7 @@ MEMBERS: Final = 4
 GROUPS: Final = 0  # the kind of coordinator
 _SESSION_MS: Final = 3_000
 _REBALANCE_MS: Final = 4_000
-# By then the group has noticed that nobody is there any more, and has written it down.
+# By then all members have timed out, and the empty group is written.
 GROUP_OVER_S: Final = 3 * (_SESSION_MS + _REBALANCE_MS) / 1000
 _NUMBER: Final = Struct(">i")
 GONE: Final = frozenset(

@@ -1,11 +1,11 @@
-"""Simulated producers: they send, lose the answer, send again, and remember what they were told.
+"""Simulated producers: they send, lose responses, send again, and keep what was acknowledged.
 
-torrent      acks 1, a record or two at a time, without rest: whoever leads has a tail that the
-             others do not have yet, and loses it if he dies now
-plain        acks 0, 1 or all; sends the same batch again, so records may be there twice
-idempotent   acks all, sequences; sends the same batch again until it is told what became of
-             it. When it is told that its sequence is wrong, or has to give up not knowing, it
-             begins a new session under another producer id, as Java's does
+torrent      acks 1, one or two records at a time, without a pause: the leader always has a tail
+             that its followers lack, and loses it if its host loses power
+plain        acks 0, 1 or all; sends the same batch again, so a record may be written twice
+idempotent   acks all, with sequences; sends the same batch again until it gets a response. After
+             OUT_OF_ORDER_SEQUENCE_NUMBER, or after giving up without a response, it begins again
+             with another producer id, as Java's producer does
 """
 
 import asyncio
@@ -95,8 +95,8 @@ class Producer:
         self._version = 11 if self._codec is Codec.ZSTD else self._random.choice(VERSIONS)
         self._producer_id = -1
         self._sequences: dict[TopicPartition, int] = {}
-        # In which reign its last batch was acknowledged.
-        self._reigns: dict[TopicPartition, int] = {}
+        # The leader epoch in which its last batch was acknowledged.
+        self._leader_epochs: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
         """Send until the workload ends."""
@@ -133,7 +133,7 @@ class Producer:
                 self._workload.producer_id_given(answer.producer_id)
                 self._producer_id = answer.producer_id
                 self._sequences.clear()
-                self._reigns.clear()
+                self._leader_epochs.clear()
 
     def _batches(self, topic: Topic) -> list[Pending]:
         random = self._random
@@ -226,7 +226,7 @@ class Producer:
         error = ErrorCode(outcome.error_code)
         if error is ErrorCode.NONE:
             del pending[sent.partition]
-            self._reigns[sent.partition] = reigns[1]
+            self._leader_epochs[sent.partition] = reigns[1]
             # By name: a topic made anew meanwhile would take them as well.
             if not facts.topic.is_doomed:
                 by_all = self._acks == ALL
@@ -234,7 +234,7 @@ class Producer:
                 workload.succeeded()
         elif self._is_idempotent and error in FENCED:
             # A leader of the past may have missed what a later one acknowledged.
-            if reigns[0] >= self._reigns.get(sent.partition, -1):
+            if reigns[0] >= self._leader_epochs.get(sent.partition, -1):
                 workload.fenced(facts, error)
             del pending[sent.partition]
             self._producer_id = -1

@@ -233,7 +233,7 @@ class Reader:
             return False  # by name: it may be the next of that name already
         if data.error_code == 0:
             if self._workload.process_and_epoch_of(leader, facts) != floor.life:
-                return True  # another reign has begun there meanwhile
+                return True  # another leader epoch has begun there meanwhile
             self._workload.history.watermarks(
                 facts,
                 floor,

@@ -1,12 +1,12 @@
-"""A simulated administrator who moves replicas about, by request and by znode.
+"""A simulated administrator that reassigns replicas, by request and by znode.
 
-Partitions grow, shrink, get other brokers or another order of the same ones, and now and then all
-of it is taken back half way; preferred leaders are asked for as well. Nobody waits for anything to
-be done: the next order may replace the one before. In the end every partition is given as
-many replicas as its topic was made with (`odradek.sim.run.settling`), and has to get them.
+Partitions get more or fewer replicas, other brokers or another order of the same ones; at times a
+running reassignment is cancelled, and preferred leaders are elected. The administrator does not
+wait for a reassignment to end: the next one may replace it. In the end every partition is assigned
+as many replicas as its topic was created with (`odradek.sim.run.settling`), and has to get them.
 
-An order is given once. Whether it was heard does not matter to anybody: what must hold of replicas
-holds either way.
+A request is sent once. Whether it arrived does not matter: what must hold of replicas holds either
+way.
 """
 
 import asyncio
@@ -153,7 +153,7 @@ class Reassigner:
         """Ask for preferred leaders as tools did before there was a request. Whether it is asked.
 
         Raises:
-            StoreError: nobody knows.
+            StoreError: the store may have written it, or not.
         """
         data = layout.encode_partitions(partitions)
         return await self._write(layout.PREFERRED_REPLICA_ELECTION, data)

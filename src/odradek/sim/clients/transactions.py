@@ -1,19 +1,18 @@
-"""Simulated transactions: producers that commit and abort, and what readers of committed may see.
+"""Simulated transactions: producers that commit and abort, and what read_committed may return.
 
 A transactor writes a few batches to a few partitions and commits or aborts, over and over. It
-sends again when an answer is lost, pauses until its transaction has timed out, and shares its
-transactional id with another now and then, so that one of the two is a zombie. And what it sent
-once may come again: a copy of an EndTxn that was answered arrives a while later, as when a
-retry was on the way for long (`late_copies`).
+sends again when a response is lost, pauses until its transaction has timed out, and at times
+shares its transactional id with another producer, so that one of the two is a zombie (KIP-447). A
+copy of an EndTxn that was answered may arrive later, as a delayed retry does (`late_copies`).
 
-Readers of committed, who skip what was aborted as a consumer does, must see
+Readers with read_committed, which skip aborted records as a consumer does, must see
 
     all or nothing    of each transaction every record, or none
     once              each record at one place
-    what was meant    a transaction whose commit was answered; none that nobody asked to commit
+    what was meant    a transaction whose commit was answered; none without a request to commit
 
 In version 1 a late copy ends the transaction that is open when it comes, whichever that is
-(KAFKA-17754, found by Jepsen in 2024): aborted records are read, or committed ones are gone.
+(KAFKA-17754, found by Jepsen in 2024): aborted records are read, or committed ones are lost.
 Version 2 has an epoch for each transaction, and late copies end nothing.
 """
 
@@ -388,7 +387,7 @@ class Transactor:
             self._client.run(self._send_late(request, version))
 
     async def _send_late(self, request: EndTxnRequest, version: int) -> None:
-        """What was answered long ago comes once more, and nobody hears the answer."""
+        """A request that was answered long ago arrives once more; its response is dropped."""
         await asyncio.sleep(self._random.uniform(0.05, 2.0))
         try:
             coordinator = await self._coordinator()

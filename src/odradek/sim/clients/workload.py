@@ -90,11 +90,11 @@ class Workload:
         return _leader_epoch(self._broker_of[connection.name.partition(":")[0]], facts)
 
     def succeeded(self) -> None:
-        """A producer was told that its records are there."""
+        """A producer got an acknowledgement."""
         self.last_success_s = self.now_s()
 
     def producer_id_given(self, producer_id: int) -> None:
-        """Nobody else has it, or ever had."""
+        """Check that no other producer has, or had, this id."""
         if producer_id in self._producer_ids:
             self.violated(f"producer id {producer_id} was given twice")
         self._producer_ids.add(producer_id)
