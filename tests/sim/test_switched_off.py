@@ -14,7 +14,6 @@ from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.group import offsets
 from odradek.group.events import CommitOffsets
 from odradek.group.machine import GroupMachine
-from odradek.replica.leader import LeaderReplica
 from odradek.sim.clients.transactions import TransactionOptions
 from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
@@ -77,19 +76,6 @@ def commits_of_an_older_generation_are_taken(monkeypatch):
     monkeypatch.setattr(GroupMachine, "handle", taken)
 
 
-def a_fetch_of_a_former_registration_is_counted(monkeypatch):
-    """It says what the follower had before it lost power (KAFKA-15221)."""
-    fetched = LeaderReplica.fetched
-
-    def counted(self, follower, *, offset, monotonic_ms, broker_epoch=-1):
-        newest = max(broker_epoch, self.followers[follower].broker_epoch)
-        return fetched(
-            self, follower, offset=offset, monotonic_ms=monotonic_ms, broker_epoch=newest
-        )
-
-    monkeypatch.setattr(LeaderReplica, "fetched", counted)
-
-
 def of_transactions(trait, *kinds):
     options = TransactionOptions(version=2, late_copies=False)
     return Options(brokers=3, seconds=30.0, transactions=options, traits={trait}, kinds=kinds)
@@ -101,11 +87,6 @@ def of_groups(trait, *kinds):
 
 ALONE = Options(
     brokers=1, seconds=10.0, groups=True, traits={Trait.REGISTERS}, kinds=(Kind.LOAD_ERROR,)
-)
-STRAYS = Options(
-    brokers=3,
-    traits={Trait.STRAYS},
-    kinds=(Kind.POWER, Kind.SLOW_LINK, Kind.SLOW_NETWORK, Kind.PAUSE),
 )
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 FOUND = [
@@ -128,7 +109,6 @@ FOUND = [
     (a_load_that_failed_is_given_up, 4, ALONE),
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
     (commits_of_an_older_generation_are_taken, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
-    (a_fetch_of_a_former_registration_is_counted, 7, STRAYS),
 ]
 SEEDS_MAX = 10  # from the recorded one on: what happens in a seed changes with the code
 
