@@ -104,6 +104,9 @@ class GroupLife(RuleBasedStateMachine):
 
     def tell(self, event):
         self.trampoline.handle(event)
+        if "g" not in self.machine.groups:  # a group that was removed begins again at generation 1
+            self.stamps.clear()
+            self.newest_given = -1
         self.machine.validate()
 
     def perform(self, effect):
