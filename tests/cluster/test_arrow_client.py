@@ -161,7 +161,9 @@ def test_an_end_that_is_not_reached_is_reported(servers):
     arrow.write_topic(servers, "short", pa.table({"value": [b"a"]}))
     settings = FetchSettings(stall_timeout_ms=1, wait_ms_max=10)
 
-    with pytest.raises(ApiError, match="short-0 at offset 1: no records .* before 9, those below 1 "):
+    with pytest.raises(
+        ApiError, match="short-0 at offset 1: no records .* before 9, those below 1 "
+    ):
         list(arrow.stream_topic(servers, "short", end=9, fetch=settings))
 
 
