@@ -63,7 +63,9 @@ def join_group(
 
 def _fresh_member_id(groups: GroupShell, session: Session, request: JoinGroupRequest) -> str:
     instance_id = request.group_instance_id
-    return groups.fresh_member_id(session.client_id or "" if instance_id is None else instance_id)
+    # Kafka's: a static member's id begins with its instance id, a dynamic one's with its client id.
+    prefix = (session.client_id or "") if instance_id is None else instance_id
+    return groups.fresh_member_id(prefix)
 
 
 def _event(

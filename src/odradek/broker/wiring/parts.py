@@ -129,6 +129,7 @@ class BrokerParts:
         self.tasks = Tasks(world.loop, self._task_failed)
         self.metrics = BrokerMetrics({int(key): api.name for key, api in APIS.items()})
         self.incidents = Incidents(clock.wall_ms)
+        self._quotas = NoQuotas()
         self.turns = Turns(world.loop, clock.monotonic_ms)
         self.purgatory = Purgatory(world.loop, clock.monotonic_ms)
         self.metadata = MetadataCache(
@@ -390,12 +391,11 @@ class BrokerParts:
 
     def _make_data_apis(self) -> None:
         world, config = self._world, self.config
-        quotas = NoQuotas()
         self.produce = ProduceApi(
             self.replicas,
             self.purgatory,
             clock=world.clock,
-            quotas=quotas,
+            quotas=self._quotas,
             metrics=self.metrics,
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
             worker=world.worker or LoopWorker(world.loop),
@@ -415,7 +415,7 @@ class BrokerParts:
         self.fetch = FetchApi(
             self.replicas,
             self.purgatory,
-            quotas=quotas,
+            quotas=self._quotas,
             metrics=self.metrics,
             randomness=world.random,
             monotonic_ms=world.clock.monotonic_ms,
@@ -433,7 +433,7 @@ class BrokerParts:
         self.requests = RequestLoop(
             routes(self),
             authorizer=AllowAll(),
-            quotas=NoQuotas(),
+            quotas=self._quotas,
             metrics=self.metrics.requests,
             tasks=self.tasks,
             turns=self.turns,
