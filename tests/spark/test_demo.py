@@ -57,8 +57,8 @@ def test_both_call_the_same_flights_late():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda t: t.iloc[1:], "rows, .* expected; 0 are there twice"),
-        (lambda t: pd.concat([t, t.iloc[:1]]), "1 are there twice"),
+        (lambda t: t.iloc[1:], "rows, .* expected; 0 are duplicates"),
+        (lambda t: pd.concat([t, t.iloc[:1]]), "1 are duplicates"),
         (lambda t: t.assign(late=t["late"] + (t.index == 3)), "row 3 is"),
         (lambda t: t.assign(temp=t["temp"].where(t.index != 2)), "row 2 is"),
     ],
