@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.broker.live import LOG_DIRS, Live, fetch, fetched, part_of, play, soon
-from tests.unit.broker.test_following import Leader, answer, batch, part
+from tests.unit.broker.replication.test_following import Leader, answer, batch, part
 
 import odradek.sim.world.loop as sim
 from odradek.model.errors import ErrorCode, StartupError

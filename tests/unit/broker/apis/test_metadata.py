@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.test_metadata_cache import ID_A, update_metadata
+from tests.unit.broker.cluster.test_metadata_cache import ID_A, update_metadata
 
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
 from odradek.broker.cluster.metadata_cache import MetadataCache

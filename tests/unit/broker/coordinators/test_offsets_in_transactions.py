@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+from tests.unit.broker.coordinators.test_group_shell import coordinated, error_of, fetched, led
+from tests.unit.broker.coordinators.test_transactions import Client
 from tests.unit.broker.live import play
-from tests.unit.broker.test_group_shell import coordinated, error_of, fetched, led
-from tests.unit.broker.test_transactions import Client
 
 from odradek.group.effects import PartitionsAnswer
 from odradek.group.events import DeleteGroup

@@ -13,7 +13,7 @@ from odradek.cli.kafka import tool
 from odradek.cli.kafka.tool import TOOLS, run_tool, script_name
 from odradek.cli.main import run
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize("name", TOOLS)

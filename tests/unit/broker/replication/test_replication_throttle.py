@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, part_of, play
-from tests.unit.broker.test_following import Leader, answer, batch, named, part
+from tests.unit.broker.replication.test_following import Leader, answer, batch, named, part
 
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
