@@ -56,7 +56,7 @@ class ArrowCluster(Closing):
 
     def __init__(self, cluster: Cluster) -> None:
         self.settings = cluster.settings
-        self._cluster = cluster
+        self.cluster = cluster
         self._topics_by_id: dict[bytes, str] = {}
 
     @classmethod
@@ -70,7 +70,7 @@ class ArrowCluster(Closing):
         return cls(await Cluster.connect(settings))
 
     async def close(self) -> None:
-        await self._cluster.close()
+        await self.cluster.close()
 
     # ------------------------------------------------------------------------- metadata
 
@@ -125,7 +125,7 @@ class ArrowCluster(Closing):
         self, topics: Collection[str] | None, *, creating: bool = False
     ) -> MetadataResponse:
         """Send a Metadata request; None: for all topics."""
-        answer = await self._cluster.refresh(topics, creating=creating)
+        answer = await self.cluster.refresh(topics, creating=creating)
         self._topics_by_id.update(
             (topic.topic_id, topic.name) for topic in answer.topics if topic.name is not None
         )
@@ -133,7 +133,7 @@ class ArrowCluster(Closing):
 
     def topic_id(self, topic: str) -> bytes:
         """The id of a topic in the metadata; zero if brokers have no topic ids."""
-        return self._cluster.topic_id(topic)
+        return self.cluster.topic_id(topic)
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name of a topic id in the metadata; empty if it is unknown."""
@@ -141,10 +141,10 @@ class ArrowCluster(Closing):
 
     def leader_of(self, partition: TopicPartition) -> int:
         """The leader of a partition in the metadata, or NO_LEADER."""
-        return self._cluster.metadata.leader(partition)
+        return self.cluster.metadata.leader(partition)
 
     async def broker(self, broker_id: int) -> Connection:
-        return await self._cluster.broker(broker_id)
+        return await self.cluster.broker(broker_id)
 
     # -------------------------------------------------------------------------- offsets
 
@@ -159,7 +159,7 @@ class ArrowCluster(Closing):
             ApiError: a broker refuses permanently, or the time-out has passed.
         """
         try:
-            found = await list_offsets(self._cluster, wanted, reads_committed=committed)
+            found = await list_offsets(self.cluster, wanted, reads_committed=committed)
         except ClientTimeoutError as error:
             servers = ",".join(self.settings.bootstrap_servers)
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{servers}: {error}") from None
@@ -169,11 +169,11 @@ class ArrowCluster(Closing):
 
     async def coordinator(self, kind: int, key: str) -> Connection:
         """A connection to the coordinator of a group or a transactional id."""
-        return await self._cluster.coordinator(kind, key)
+        return await self.cluster.coordinator(kind, key)
 
     def drop_coordinator(self, kind: int, key: str) -> None:
         """Drop the cached coordinator; the next request looks it up again."""
-        self._cluster.drop_coordinator(kind, key)
+        self.cluster.drop_coordinator(kind, key)
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a group without being a member, for tools that show lag.
@@ -183,7 +183,7 @@ class ArrowCluster(Closing):
         """
         import odradek.client.admin.groups as admin_groups  # noqa: PLC0415  few need it
 
-        outcomes = await admin_groups.commit_offsets(self._cluster, group, offsets)
+        outcomes = await admin_groups.commit_offsets(self.cluster, group, offsets)
         for partition, failure in outcomes.items():
             if failure is not None:
                 raise ApiError(failure.code, f"{partition}: {failure.message or failure.code.name}")
