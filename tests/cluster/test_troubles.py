@@ -136,7 +136,7 @@ def unknown_option(home: Home, _: Apart) -> list[Any]:
 
 
 def disk_nearly_full(home: Home, _: Apart) -> list[Any]:
-    return [found(home, "disk", "--disk-percent", 0)]
+    return [found(home, "disk", "--disk-percent", 0, said="% since")]
 
 
 def too_few_replicas(home: Home, _: Apart) -> list[Any]:

@@ -1,10 +1,10 @@
-"""Past problems of this broker: refused clients, and log directories that failed.
+"""Past problems of this broker: refused clients, failed log directories, and full disks.
 
 They are kept in memory, with a limit, for `odradek why` and `odradek doctor`
 (`odradek.broker.reports`). The log has them, too, but a tool on another host cannot read it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +40,8 @@ class Incidents:
         self.began_ms = wall_ms()
         self.refusals: dict[Client, Count] = {}  # the latest one is at the end
         self.failed_directories: dict[str, tuple[int, str]] = {}  # since when, why
+        # Of each log directory: since when its disk is full to this percentage or more.
+        self.full_since: dict[str, dict[int, WallMs]] = {}
 
     def refused(self, what: str, *, host: str, client_id: str | None, software: str) -> None:
         """Record a refused request. Above the limit, the refusal that is oldest is dropped."""
@@ -57,6 +59,17 @@ class Incidents:
     def directory_failed(self, path: str, why: str) -> None:
         """Record that a log directory is offline from now on."""
         self.failed_directories.setdefault(path, (self._wall_ms(), why))
+
+    def disks_sampled(self, spaces: Iterable[tuple[str, int, int]]) -> None:
+        """Record how full disks are now: path, total bytes, usable bytes."""
+        wall_ms = self._wall_ms()
+        for path, total, usable in spaces:
+            percent = 100 * (total - usable) // total if total else 0
+            since = self.full_since.setdefault(path, {})
+            for reached in range(percent + 1):
+                since.setdefault(reached, wall_ms)
+            for left in range(percent + 1, 101):
+                since.pop(left, None)
 
     def as_json(self) -> list[Mapping[str, Any]]:
         """The refusals, the newest first."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.cluster.generated_id import with_broker_id
 from odradek.broker.cluster.stores import store_of
+from odradek.broker.reports import sample_disks
 from odradek.broker.server import Broker
 from odradek.broker.serving.loop_meter import MeteredSelector
 from odradek.broker.serving.worker import ThreadWorker
@@ -38,6 +39,7 @@ OnReady = Callable[[Sequence[str], str | None], None]
 # The brokers that are being stopped at this moment; called when this one is stopped.
 Stopping = Callable[[], Collection[int]]
 log = logging.getLogger(__name__)
+_DISKS_MS = 5_000
 
 
 def run(
@@ -124,6 +126,7 @@ async def _serve(
     broker = Broker(config, world, on_fatal=end)
     broker.metrics.loop = selector.turns
     broker.housekeeping.also(INTERVAL_MS, limit.flush)
+    broker.housekeeping.also(_DISKS_MS, partial(sample_disks, broker))
     http = None
     try:
         await broker.start()

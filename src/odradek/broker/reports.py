@@ -10,6 +10,7 @@ All reports are read-only and limited, and contain no secrets: options are named
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from difflib import get_close_matches
 from itertools import islice
@@ -52,6 +53,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             f"{point.listener}://{point.host}:{port}"
             for point, port in zip(config.listeners, broker.server.ports, strict=False)
         ],
+        "peers": _peers(broker),
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
         "cleaner": _cleaner(broker),
         "unknown_options": [
@@ -64,6 +66,34 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             "follower.replication.throttled.rate": config.follower_replication_throttled_rate,
         },
     }
+
+
+def _peers(broker: ReportedParts) -> list[Mapping[str, Any]]:
+    """When other brokers last sent a fetch here, and since when they owe a response (wall time)."""
+    now = broker.groups.now()
+
+    def wall_ms(at_ms: MonotonicMs | None) -> int | None:
+        return None if at_ms is None else now.wall_ms - (now.monotonic_ms - at_ms)
+
+    fetched, unanswered = broker.last_fetches(), broker.fetchers.unanswered_since()
+    return [
+        {
+            "broker": peer,
+            "fetched_ms": wall_ms(fetched.get(peer)),
+            "unanswered_ms": wall_ms(unanswered.get(peer)),
+        }
+        for peer in sorted(fetched.keys() | unanswered.keys())
+    ]
+
+
+def sample_disks(broker: ReportedParts) -> None:
+    """Record how full the disks of the log directories are now."""
+    spaces = []
+    for path in broker.logs.directories:
+        if not broker.logs.is_offline(path):
+            with suppress(StorageError):  # the next read or write there takes it offline
+                spaces.append((path, *broker.logs.space(path)))
+    broker.incidents.disks_sampled(spaces)
 
 
 def _directory(broker: ReportedParts, path: str) -> Mapping[str, Any]:
@@ -82,6 +112,8 @@ def _directory(broker: ReportedParts, path: str) -> Mapping[str, Any]:
         "why": why,
         "total_bytes": total,
         "usable_bytes": usable,
+        # By percentages of the disk: since when it is full to this percentage or more.
+        "full_since_ms": broker.incidents.full_since.get(path, {}),
     }
 
 

@@ -42,7 +42,7 @@ class _InFlight(NamedTuple):
     api_key: int
     api_version: int
     correlation_id: int
-    sent_ms: int
+    sent_ms: MonotonicMs
     answered: Answered
 
 
@@ -94,7 +94,7 @@ class Channel(asyncio.BufferedProtocol):
         write_joined(self._transport, chunks)
 
     @property
-    def oldest_request_ms(self) -> int | None:
+    def oldest_request_ms(self) -> MonotonicMs | None:
         """When the oldest request without a response was sent; None if there is no such request."""
         return self._in_flight[0].sent_ms if self._in_flight else None
 

@@ -1,5 +1,6 @@
 """The doctor's rules on single brokers: processes, addresses, disks, options, refused clients."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -58,7 +59,8 @@ def _unreachable(facts: ClusterFacts) -> Iterator[Finding]:
             (
                 f"it does not run: {state}"
                 if facts.caller.local.get(broker) in ("stopped", "killed", "starting")
-                else f"it is registered and does not answer: {state or why}"
+                else f"it is registered and does not answer"
+                f"{facts.since(facts.silent_ms(broker))}: {state or why}"
             ),
             facts.caller.bring_back(broker)
             if broker in facts.caller.local
@@ -124,12 +126,15 @@ def _directories(facts: ClusterFacts) -> Iterator[Finding]:
                 continue
             percent = 100 * (total - usable) / total
             if percent >= facts.disk_percent:
+                limit = str(math.floor(facts.disk_percent))
+                since = facts.since(directory.get("full_since_ms", {}).get(limit))
                 yield Finding(
                     Severity.WARNING,
                     "disk",
                     f"broker {broker}, {directory['path']}",
-                    f"its disk is {percent:.0f} % full, {usable / _GiB:.1f} of "
-                    f"{total / _GiB:.1f} GiB are left: when it is full the directory goes offline",
+                    f"its disk is {percent:.0f} % full{since and f', above {limit} %{since}'}: "
+                    f"{usable / _GiB:.1f} of {total / _GiB:.1f} GiB are left; when it is "
+                    "full the directory goes offline",
                     "free space, or keep less: "
                     + facts.caller.kafka(
                         "kafka-configs",

@@ -139,6 +139,15 @@ class ClusterFacts:
         """When a broker's registration ended last."""
         return self.last_ms(lambda e: e["verdict"] == "BROKER_GONE" and e["broker"] == broker)
 
+    def silent_ms(self, broker: int) -> int | None:
+        """Since when a broker is silent: its last fetch, or the oldest request that it owes."""
+        peers = [
+            p for r in self.reports.values() for p in r.get("peers", ()) if p["broker"] == broker
+        ]
+        fetched = [p["fetched_ms"] for p in peers if p["fetched_ms"] is not None]
+        unanswered = [p["unanswered_ms"] for p in peers if p["unanswered_ms"] is not None]
+        return max(fetched or unanswered, default=None)
+
     def away(self, ids: Iterable[int]) -> str:
         """Which brokers are offline, since when, and the state of their processes."""
         said = []

@@ -1,10 +1,12 @@
 """What a broker reports of itself: replicas, groups, directories, options, refused clients."""
 
+import asyncio
 import json
 
-from tests.unit.broker.live import play, produce
+from tests.unit.broker.live import BEFORE_TOPIC_IDS, fetch, play, produce
 
 from odradek.broker.incidents import REFUSALS_MAX, Incidents
+from odradek.broker.reports import sample_disks
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.describe_state import DescribeStateRequest, Field
 
@@ -82,3 +84,47 @@ def test_of_many_kinds_of_refusals_the_oldest_are_dropped():
     assert len(kinds) == REFUSALS_MAX
     assert kinds["kind 0"] == REFUSALS_MAX + 2
     assert "kind 1" not in kinds
+
+
+def test_a_disk_is_reported_with_the_time_since_which_it_is_so_full():
+    async def story(live):
+        sample_disks(live.broker)
+        began_ms = live.clock.wall_ms()
+        directory = (await report(live, "broker"))["log_dirs"][0]
+
+        percent = 100 * (directory["total_bytes"] - directory["usable_bytes"])
+        assert percent // directory["total_bytes"] == len(directory["full_since_ms"]) - 1
+        assert directory["full_since_ms"]["0"] == began_ms
+
+    play(story)
+
+
+def test_a_disk_that_falls_below_a_percentage_is_full_to_it_again_later():
+    incidents = Incidents(iter(range(1_000, 9_000, 1_000)).__next__)  # 1,000 is its own start
+    for usable in (50, 5, 4, 20, 9):
+        incidents.disks_sampled([("/d", 100, usable)])
+
+    since = incidents.full_since["/d"]
+    assert (since[0], since[50], since[80], since[90], since.get(95)) == (
+        2_000,
+        2_000,
+        3_000,
+        6_000,
+        None,
+    )
+
+
+def test_the_last_fetch_of_each_follower_is_reported():
+    async def story(live):
+        await live.order("t", replicas=(0, 1))
+        request = fetch({("t", 0): 0}, replica_id=1, max_wait_ms=0, session_epoch=0)
+        answer = await live.peer().ask(request, BEFORE_TOPIC_IDS)
+        assert answer.session_id
+        fetched_ms = live.clock.wall_ms()
+        await asyncio.sleep(5)
+
+        assert (await report(live, "broker"))["peers"] == [
+            {"broker": 1, "fetched_ms": fetched_ms, "unanswered_ms": None}
+        ]
+
+    play(story)

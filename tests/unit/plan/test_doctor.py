@@ -233,6 +233,17 @@ def reported(**changed):
             "odradek resume 2 --dir D",
         ),
         (
+            facts(unreachable={2: "b2:1: timed out"}, **reported(peers=[
+                {"broker": 1, "fetched_ms": NOW_MS, "unanswered_ms": None},
+                {"broker": 2, "fetched_ms": NOW_MS - 7_000, "unanswered_ms": NOW_MS - 6_000}])),
+            "unreachable", f"does not answer since {CLOCK(NOW_MS - 7_000)}: b2:1", "on its host",
+        ),
+        (
+            facts(unreachable={2: "b2:1: timed out"}, **reported(peers=[
+                {"broker": 2, "fetched_ms": None, "unanswered_ms": NOW_MS - 6_000}])),
+            "unreachable", f"does not answer since {CLOCK(NOW_MS - 6_000)}: b2:1", "on its host",
+        ),
+        (
             facts(unreachable={0: "b0:1: Connection refused"}, addresses={0: Address("b0", 1)},
                   answers_at={0: "b:9092"}), "advertised",
             "it answers at b:9092, but advertised.listeners directs clients to b0:1",
@@ -262,7 +273,12 @@ def reported(**changed):
         ),
         (
             facts(**reported(), disk_percent=50.0), "disk",
-            "its disk is 50 % full, 8.0 of 16.0 GiB are left", "retention.bytes",
+            "its disk is 50 % full: 8.0 of 16.0 GiB are left; when it is full", "retention.bytes",
+        ),
+        (
+            facts(**reported(log_dirs=[{**DIRECTORY, "full_since_ms": {
+                "44": NOW_MS - 3_000, "45": NOW_MS - 2_000, "50": NOW_MS}}]), disk_percent=44.5),
+            "disk", f"50 % full, above 44 % since {CLOCK(NOW_MS - 3_000)}: 8.0", "",
         ),
         (
             facts(**reported(cleaner={"is_enabled": False, "compacted_logs": 2, "given_up": []})),

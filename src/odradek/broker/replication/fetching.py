@@ -12,7 +12,7 @@ session has a `Fetcher` too, for the duration of the request.
                 (Answered at once, each write to a busy partition would take two fetches.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from odradek.broker.replication.partition import Partition
@@ -436,3 +436,13 @@ def _failure(wanted: SessionPartition, error: ErrorCode) -> PartitionData:
         last_stable_offset=_UNKNOWN,
         log_start_offset=_UNKNOWN,
     )
+
+
+def last_fetches(sessions: Iterable[FetchSession]) -> dict[int, MonotonicMs]:
+    """When each follower with one of these sessions sent its last fetch, by broker."""
+    last: dict[int, MonotonicMs] = {}
+    for session in sessions:
+        if isinstance(session, Fetcher) and session.privileged:
+            known = last.get(session.follower_id, session.last_used_ms)
+            last[session.follower_id] = max(known, session.last_used_ms)
+    return last

@@ -23,7 +23,7 @@ from odradek.broker.serving.tasks import Tasks
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.slices import UnexpectedOffsetError
-from odradek.model.clock import Clock
+from odradek.model.clock import Clock, MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.channel import Channel, Connector
@@ -175,11 +175,16 @@ class ReplicaFetcher:
         self._disconnect()
         self._peer.close()
 
+    @property
+    def unanswered_since(self) -> MonotonicMs | None:
+        """When the oldest request without a response was sent; None if there is no such request."""
+        return None if self._channel is None else self._channel.oldest_request_ms
+
     def check_silence(self) -> None:
         """Disconnect from a leader that has not answered for too long."""
-        channel = self._channel
-        if channel is not None and channel.oldest_request_ms is not None:
-            silent_ms = self._clock.monotonic_ms() - channel.oldest_request_ms
+        since_ms = self.unanswered_since
+        if since_ms is not None:
+            silent_ms = self._clock.monotonic_ms() - since_ms
             if silent_ms > self._options.timeout_ms + self._options.max_wait_ms:
                 self._disconnect()
 

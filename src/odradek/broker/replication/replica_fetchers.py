@@ -9,6 +9,7 @@ from collections.abc import Callable
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_fetcher import ReplicaFetcher
+from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 
 
@@ -66,6 +67,11 @@ class ReplicaFetchers:
         """Disconnect from leaders that have not answered for too long."""
         for fetcher in self._by_leader.values():
             fetcher.check_silence()
+
+    def unanswered_since(self) -> dict[int, MonotonicMs]:
+        """The leaders that have not answered a request yet, and when it was sent."""
+        sent = {leader: fetcher.unanswered_since for leader, fetcher in self._by_leader.items()}
+        return {leader: at for leader, at in sent.items() if at is not None}
 
     def stop(self) -> None:
         """Stop all fetchers; LeaderAndIsr starts none from now on.

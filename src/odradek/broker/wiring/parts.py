@@ -43,6 +43,7 @@ from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.gauges import publish
 from odradek.broker.incidents import Incidents
+from odradek.broker.replication.fetching import last_fetches
 from odradek.broker.replication.isr_shell import IsrShell
 from odradek.broker.replication.log_dir_moves import LogDirMoves
 from odradek.broker.replication.partition import Partition
@@ -70,6 +71,7 @@ from odradek.group.options import GroupOptions
 from odradek.log.disk import StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.logs import Logs
+from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
@@ -478,6 +480,10 @@ class BrokerParts:
         )
 
     # ------------------------------------------------------------- between the parts
+
+    def last_fetches(self) -> dict[int, MonotonicMs]:
+        """When each follower with a fetch session here sent its last fetch."""
+        return last_fetches(self.fetch.sessions)
 
     def health(self) -> "Health":
         """State, version and listeners, as `/health` answers."""
