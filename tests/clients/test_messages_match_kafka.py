@@ -90,8 +90,7 @@ def kafka_default(field: dict) -> object:
         return str(default).lower() == "true"
     if kind == "string":
         return default or ""
-    if kind in ("bytes", "uuid"):
-        assert default is None
+    if kind in ("bytes", "uuid") and default is None:
         return b"" if kind == "bytes" else bytes(16)
     return float(default or 0) if kind == "float64" else int(str(default or 0), 0)
 
@@ -122,8 +121,9 @@ def kafka_facts(fields: list[dict], structs: dict[str, list], valid: Versions) -
                 "ignorable": is_struct or str(field.get("ignorable", False)).lower() == "true",
             }
         )
-        if "tag" in field:
-            assert kafka_versions(field["taggedVersions"], valid) == versions
+        # A field is tagged in all of its versions, or in none.
+        tagged = field["taggedVersions"] if "tag" in field else field["versions"]
+        assert kafka_versions(tagged, valid) == versions
     return facts
 
 
@@ -205,7 +205,6 @@ def example_value(field: Field, version: int, draw: random.Random) -> object:
     if version in field.nullable and draw.random() < 0.3:
         return None
     if field.kind == "struct":
-        assert isinstance(field.part, MessageType)
         part = example(field.part, version, draw)
         return None if part == field.part() else part  # None stands for all defaults
     if field.kind == "array":

@@ -289,7 +289,6 @@ class Frames:
         if special is not None and field.kind not in ("array", "struct"):
             return special(self)
         if field.kind == "struct":
-            assert isinstance(field.part, MessageType)
             return self._message(field.part, version, depth + 1) if rng.randrange(2) else None
         if field.kind != "array":
             return self._primitive(field.kind)

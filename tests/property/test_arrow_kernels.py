@@ -18,7 +18,6 @@ from odradek.record.batch import (
     TimestampType,
     has_valid_crc,
     iter_batches,
-    read_header,
     sign,
 )
 from odradek.record.compression import Codec
@@ -209,13 +208,11 @@ def test_encoded_batches_are_those_of_the_plain_encoder(using, records, codec, s
         assert has_valid_crc(memoryview(batch), position, header)
         inside = [record._replace(offset=-1) for record in iter_records(batch)]
         # zstd may use another frame format for another call; the records are the same.
-        if codec is not Codec.ZSTD:
-            assert bytes(batch) == build_batch(inside, codec=codec)
+        assert codec is Codec.ZSTD or bytes(batch) == build_batch(inside, codec=codec)
         assert header.last_offset_delta + 1 == header.record_count == len(inside)
         read += inside
     assert read == records
-    if size == 1:
-        assert [read_header(batch).record_count for batch in batches] == [1] * len(records)
+    assert size > 1 or len(batches) == len(records)
 
 
 def java_murmur2(data):

@@ -71,6 +71,10 @@ ASSIGNMENTS = st.lists(REPLICAS, min_size=1, max_size=3)
 ELECTIONS = frozenset({Purpose.OFFLINE_ELECTION, Purpose.PREFERRED_ELECTION})
 
 
+def led_by(led):
+    return None if led is None else (led.leader, led.leader_epoch)
+
+
 class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -167,21 +171,21 @@ class Life(RuleBasedStateMachine):
         topic = self.topics[name.topic]
         replicas = topic.assignments[name.partition].replicas
         strays = set(wanted.isr) - set(replicas)
-        if stands is None:
-            assert not strays, proposal
-        else:
-            before = stands.leader_and_isr
-            assert strays <= set(before.isr), proposal
-            quiet = proposal.purpose is Purpose.LEADER_REQUEST
-            assert wanted.leader_epoch == before.leader_epoch + (not quiet), proposal
-            if wanted.leader != NO_LEADER and wanted.leader not in before.isr:
-                assert proposal.purpose is Purpose.UNCLEAN_ELECTION, proposal
-            if proposal.purpose in ELECTIONS:
-                assert set(wanted.isr) <= set(before.isr), proposal
+        assert strays <= set(stands.leader_and_isr.isr if stands else ()), proposal
+        if stands is not None:
+            self.check_succession(proposal, stands.leader_and_isr)
         # One leader for each leader epoch, over all controllers.
         assert self.leaders.setdefault((topic.id, name, wanted.leader_epoch), wanted.leader) == (
             wanted.leader
         ), proposal
+
+    def check_succession(self, proposal, before) -> None:
+        wanted, purpose = proposal.proposed, proposal.purpose
+        quiet = purpose is Purpose.LEADER_REQUEST
+        assert wanted.leader_epoch == before.leader_epoch + (not quiet), proposal
+        is_clean = wanted.leader in {NO_LEADER, *before.isr}
+        assert is_clean or purpose is Purpose.UNCLEAN_ELECTION, proposal
+        assert purpose not in ELECTIONS or set(wanted.isr) <= set(before.isr), proposal
 
     def meddle(self, name: TopicPartition) -> None:
         """A leader writes its ISR itself, as before AlterPartition."""
@@ -199,14 +203,16 @@ class Life(RuleBasedStateMachine):
             self.states = {p: s for p, s in self.states.items() if p.topic != name}
 
     def announce(self, told) -> None:
+        assert told.broker in self.live or self.controller.context.is_going_down
         if told.broker not in self.live:
-            assert self.controller.context.is_going_down
             return
         assert self.live[told.broker].broker_epoch == told.broker_epoch
-        for news in (*(told.leader_and_isr or ()), *(told.metadata or ())):
-            if news.partition.topic in self.topics:
-                stands = self.states[news.partition].leader_and_isr
-                assert news.leader_and_isr == stands, "announced before it was stored"
+        announced = [
+            (news.leader_and_isr, self.states[news.partition].leader_and_isr)
+            for news in (*(told.leader_and_isr or ()), *(told.metadata or ()))
+            if news.partition.topic in self.topics
+        ]
+        assert all(sent == stored for sent, stored in announced), "announced before it was stored"
         doomed = tuple(stop.partition for stop in told.stop or () if stop.delete)
         if doomed:
             self.to_delete.append((told.broker, told.broker_epoch, doomed))
@@ -315,8 +321,9 @@ class Life(RuleBasedStateMachine):
         self.settle(ReassignmentsRequested({name: wanted}))
         answer = self.answers.pop()
         assert isinstance(answer, ReassignmentsAnswer)
-        if answer.refusals[name] is None and wanted is not None:
-            assert self.topics[name.topic].assignments[name.partition].target == wanted
+        is_accepted = answer.refusals[name] is None and wanted is not None
+        target = self.topics[name.topic].assignments[name.partition].target
+        assert not is_accepted or target == wanted
 
     @precondition(lambda self: self.topics)
     @rule(data=st.data(), wanted=st.lists(BROKERS | st.just(-1), max_size=3).map(tuple))
@@ -355,13 +362,8 @@ class Life(RuleBasedStateMachine):
         assert context.is_going_down or context.brokers == self.live
         for partition in context.partitions():
             stands = self.states.get(partition.name)
-            if stands is None:
-                assert partition.leader_and_isr is None
-            else:
-                # Somebody may write behind its back; it finds out when it writes.
-                believed = partition.leader_and_isr
-                assert believed.leader_epoch == stands.leader_and_isr.leader_epoch
-                assert believed.leader == stands.leader_and_isr.leader
+            # Another client may change the ISR; the controller finds out when it writes.
+            assert led_by(partition.leader_and_isr) == led_by(stands and stands.leader_and_isr)
 
     @invariant()
     def its_replicas_are_those_that_are_stored(self) -> None:
@@ -371,17 +373,17 @@ class Life(RuleBasedStateMachine):
             assert partition.assignment == seen.assignments[partition.name.partition]
             assert set(partition.replicas) == set(partition.assignment.replicas), partition
             led = partition.leader_and_isr
-            if led is not None:
-                assert not set(led.isr).isdisjoint(partition.assignment.replicas), partition
+            assert led is None or set(led.isr) & set(partition.assignment.replicas), partition
 
     @invariant()
     def what_has_caught_up_is_moved(self) -> None:
         context = self.controller.context
         for partition in context.partitions():
             moving, led = partition.assignment, partition.leader_and_isr
-            if moving.is_being_reassigned and led is not None:
-                can_lead = set(context.electable(partition)) & set(moving.target) & set(led.isr)
-                assert not (can_lead and set(moving.target) <= set(led.isr)), partition
+            if not moving.is_being_reassigned or led is None:
+                continue
+            can_lead = set(context.electable(partition)) & set(moving.target) & set(led.isr)
+            assert not (can_lead and set(moving.target) <= set(led.isr)), partition
 
     @invariant()
     def a_replica_that_can_lead_leads(self) -> None:
@@ -389,17 +391,16 @@ class Life(RuleBasedStateMachine):
         for partition in context.partitions():
             if partition.name.topic in self.deletions:
                 continue
-            electable = context.electable(partition)
+            electable = set(context.electable(partition))
             led = partition.leader_and_isr
             if led is None:
-                assert not electable
-                assert partition.state is PartitionState.NEW
+                state, is_right = PartitionState.NEW, not electable
             elif led.leader == NO_LEADER:
-                assert partition.state is PartitionState.OFFLINE
-                assert not set(electable) & set(led.isr), partition
+                state, is_right = PartitionState.OFFLINE, not electable & set(led.isr)
             else:
-                assert partition.state is PartitionState.ONLINE
-                assert context.is_online(led.leader, partition.name), partition
+                state = PartitionState.ONLINE
+                is_right = context.is_online(led.leader, partition.name)
+            assert (partition.state, is_right) == (state, True), partition
 
     @invariant()
     def a_topic_that_waits_has_a_reason(self) -> None:

@@ -119,8 +119,8 @@ class GroupLife(RuleBasedStateMachine):
                     client.awaits = None
                 if isinstance(answer, PartitionsAnswer | HeartbeatAnswer):
                     self.errors[request] = answer.error
-                if isinstance(answer, SyncAnswer) and not answer.error:
-                    self.given(answer)
+                if isinstance(answer, SyncAnswer) and answer.assignment and not answer.error:
+                    self.given(*map(int, answer.assignment.split(b":")))
                 if client is not None and not self.loses_answers:
                     self.hear(client, answer)
             case Append():
@@ -131,13 +131,11 @@ class GroupLife(RuleBasedStateMachine):
             case Note():
                 pass
 
-    def given(self, answer):
-        """Each part has the number of its assignment and its generation, unless it is empty."""
-        if answer.assignment:
-            generation, stamp = map(int, answer.assignment.split(b":"))
-            assert self.stamps.setdefault(generation, stamp) == stamp, "two assignments"
-            assert generation == self.machine.groups["g"].generation, "an old assignment"
-            self.newest_given = max(self.newest_given, generation)
+    def given(self, generation, stamp):
+        """A member gets its part: each has its generation and the number of its assignment."""
+        assert self.stamps.setdefault(generation, stamp) == stamp, "two assignments"
+        assert generation == self.machine.groups["g"].generation, "an old assignment"
+        self.newest_given = max(self.newest_given, generation)
 
     def hear(self, client, answer):
         if isinstance(answer, JoinAnswer):
@@ -221,14 +219,13 @@ class GroupLife(RuleBasedStateMachine):
     @rule(number=CLIENTS, really=st.integers(0, 2))
     def leave(self, number, really):
         client = self.clients[number]
-        if client.member_id and not really:
-            leaving = LeavingMember(
-                member_id=client.member_id, group_instance_id=client.instance_id
-            )
-            request = self.request(client)
-            self.tell(Leave(request=request, group_id="g", members=(leaving,)))
-            assert request in self.answered
-            client.member_id, client.joined, client.synced = "", False, False
+        if really or not client.member_id:
+            return
+        leaving = LeavingMember(member_id=client.member_id, group_instance_id=client.instance_id)
+        request = self.request(client)
+        self.tell(Leave(request=request, group_id="g", members=(leaving,)))
+        assert request in self.answered
+        client.member_id, client.joined, client.synced = "", False, False
 
     @rule(number=CLIENTS, producer=st.sampled_from([-1, -1, 7, 8]))
     def commit(self, number, producer):
@@ -285,8 +282,9 @@ class GroupLife(RuleBasedStateMachine):
         before, self.now = self.now, self.now._replace(wall_ms=1 << 36)
         self.tell(ExpirationDue("g"))
         self.now = before
-        if self.confirmed >= 0 and not self.machine.committed_offsets("g"):
-            assert not self.pending, "another is pending in a transaction"
+        has_expired = self.confirmed >= 0 and not self.machine.committed_offsets("g")
+        assert not (has_expired and self.pending), "another is pending in a transaction"
+        if has_expired:
             self.confirmed = -1
 
     @rule(producer=st.sampled_from([7, 8]), committed=st.booleans())

@@ -127,9 +127,7 @@ class ProducerStateLife(RuleBasedStateMachine):
             producer_id, producer_epoch=batch.producer_epoch, coordinator_epoch=0
         )
         completed = self.state.marker_appended(batch, marker, self.leo)
-        assert (completed is not None) == is_open
-        if completed:
-            assert completed.aborted == (not commit)
+        assert [done.aborted for done in [completed] if done] == [not commit] * is_open
         self.log.append((self.leo, batch, marker))
         self.leo += 1
 

@@ -116,8 +116,7 @@ class CoordinatorLife(RuleBasedStateMachine):
         match effect:
             case Append(_, transaction, _):
                 assert self.append is None, "one append for an id"
-                if transaction is not None:
-                    assert transaction.producer_epoch <= EPOCH_MAX
+                assert transaction is None or transaction.producer_epoch <= EPOCH_MAX
                 self.append = effect
             case Answer(request, answer):
                 assert answer.error is ErrorCode.NONE or answer.error in REFUSALS
@@ -187,10 +186,11 @@ class CoordinatorLife(RuleBasedStateMachine):
         key = (producer.id, producer.epoch)
 
         def answered(answer):
-            if answer.error is ErrorCode.NONE:
-                assert not must_be_refused
-                assert key not in self.cut_off, "goes on with half of a transaction"
-                producer.opened = key
+            if answer.error is not ErrorCode.NONE:
+                return
+            assert not must_be_refused
+            assert key not in self.cut_off, "goes on with half of a transaction"
+            producer.opened = key
 
         self.handle(
             AddPartitions(
@@ -216,14 +216,15 @@ class CoordinatorLife(RuleBasedStateMachine):
         asked_as = (producer.id, producer.epoch)
 
         def answered(answer):
-            if answer.error is ErrorCode.NONE:
-                assert not must_be_refused
-                assert not commit or asked_as not in self.cut_off
-                if version == VERSION_2:
-                    key = (answer.producer_id, answer.producer_epoch)
-                    self.newest = max(self.newest, (key, who))
-                    if hears:
-                        producer.id, producer.epoch = key
+            if answer.error is not ErrorCode.NONE:
+                return
+            assert not must_be_refused
+            assert not commit or asked_as not in self.cut_off
+            if version == VERSION_2:
+                key = (answer.producer_id, answer.producer_epoch)
+                self.newest = max(self.newest, (key, who))
+                if hears:
+                    producer.id, producer.epoch = key
 
         self.handle(
             EndTransaction(
@@ -268,8 +269,7 @@ class CoordinatorLife(RuleBasedStateMachine):
             self.previous.pop(NAME, None)
             return
         before = self.previous.get(NAME)
-        if before is not None:
-            assert before in VALID_PREVIOUS[transaction.state], (before, transaction)
+        assert before in {None, *VALID_PREVIOUS[transaction.state]}, (before, transaction)
         self.previous[NAME] = transaction.state
         if transaction.is_at_rest:
             self.decision = None
@@ -302,12 +302,15 @@ class CoordinatorLife(RuleBasedStateMachine):
         self.append, self.outstanding = None, []
         decided, self.decision = self.decision, None
         self.load()
-        found = self.machine.find(NAME)
         if decided is not None:  # markers are sent
-            assert found is not None
-            assert found.commits is decided[2]
-            assert found.is_prepared or found.state >= State.COMPLETE_COMMIT
-            assert self.decision in {None, decided}
+            self.the_decision_stays(decided)
+
+    def the_decision_stays(self, decided):
+        found = self.machine.find(NAME)
+        assert found is not None
+        assert found.commits is decided[2]
+        assert found.is_prepared or found.state >= State.COMPLETE_COMMIT
+        assert self.decision in {None, decided}
 
     # ------------------------------------------------------------------------- what holds
 
@@ -315,14 +318,14 @@ class CoordinatorLife(RuleBasedStateMachine):
     def what_is_decided_comes_to_its_end(self):
         """On the way to COMPLETE there is always an append or a marker outstanding."""
         found = self.machine.find(NAME)
-        if found is not None and found.is_prepared:
-            assert self.append is not None or self.outstanding
+        is_prepared = found is not None and found.is_prepared
+        assert not is_prepared or self.append is not None or self.outstanding
 
     @invariant()
     def an_open_transaction_has_partitions(self):
         found = self.machine.find(NAME)
-        if found is not None and found.state is State.ONGOING:
-            assert found.partitions
+        is_open = found is not None and found.state is State.ONGOING
+        assert not is_open or found.partitions
 
 
 TestCoordinatorLife = CoordinatorLife.TestCase

@@ -199,8 +199,7 @@ def bring_about(  # noqa: C901 - one branch for each word
         document = json.dumps(PLANS[name])
         (cluster.home / f"{name}.json").write_text(document)
         plan = ["--reassignment-json-file", f"{name}.json", *throttle]
-        code, out, err = cluster.run("reassign-partitions", [*_where(), *plan, "--execute"])
-        assert code == 0, out + err
+        _must(cluster, "reassign-partitions", [*_where(), *plan, "--execute"])
     elif verb in ("described", "undescribed"):
         # A broker hears of a change of its own options a moment after it was made.
         asked, wanted = [*_where(), "--describe", *words[:-1]], verb == "described"
@@ -213,12 +212,16 @@ def bring_about(  # noqa: C901 - one branch for each word
     elif verb in ("settle", "reassigned"):
         wait_until(lambda: _is_quiet(cluster))
     else:
-        code, out, err = cluster.run(verb, [*_where(), *words])
-        assert code == 0, f"{step}: {out}{err}"
+        _must(cluster, verb, [*_where(), *words])
         if step.startswith("topics --create"):
             # The broker that is asked may hear of it later than the one that made it.
             listed = [*_where(), "--list"]
             wait_until(lambda: words[2] in cluster.run("topics", listed)[1].splitlines())
+
+
+def _must(cluster: Cluster, tool: str, arguments: list[str]) -> None:
+    code, out, err = cluster.run(tool, arguments)
+    assert code == 0, f"{tool} {arguments}: {out}{err}"
 
 
 def _is_quiet(cluster: Cluster) -> bool:

@@ -41,9 +41,11 @@ async def until(true, *, within_s=60.0, every_s=0.02, what="", is_needed=True):
     deadline_s = loop.time() + within_s
     while not true():
         if loop.time() > deadline_s:
-            assert not is_needed, what or "it did not come true"
-            return
+            break
         await asyncio.sleep(every_s)
+    else:
+        return
+    assert not is_needed, what or "it did not come true"
 
 
 class Unlucky(random.Random):

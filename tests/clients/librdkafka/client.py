@@ -224,15 +224,13 @@ def consume_values(bootstrap: str, topic: str, isolation: str) -> list[str]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    values = []
-    while True:
-        message = consumer.poll(30)
-        assert message is not None
-        if message.error() is not None:
-            assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
-            consumer.close()
-            return values
-        values.append(message.value().decode())
+    messages = []
+    while not messages or messages[-1].error() is None:
+        messages.append(consumer.poll(30))
+        assert messages[-1] is not None
+    assert messages[-1].error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+    consumer.close()
+    return [message.value().decode() for message in messages[:-1]]
 
 
 def group(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from importlib import import_module
 import pytest
 
 from odradek.wire.codec import decoder, encoder
-from odradek.wire.schema import Field, Message, MessageType
+from odradek.wire.schema import Field, Message
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("*.txt"))
 
@@ -27,7 +27,6 @@ def value(field: Field, said: object) -> object:
     if isinstance(said, list):
         return [value(field, item) for item in said]
     if isinstance(said, dict):
-        assert isinstance(field.part, MessageType)
         return made(field.part, said)
     is_bytes = field.kind in ("bytes", "uuid") or field.part == "uuid"
     return bytes.fromhex(said) if is_bytes and isinstance(said, str) else said

@@ -297,18 +297,28 @@ def test_no_producer_begins_a_transaction_in_the_epoch_that_only_fences():
     assert coordinator.begun() == (101, 0)
 
 
-@pytest.mark.parametrize("by_time", [True, False])
-def test_one_that_is_open_in_the_last_of_all_epochs_is_aborted_in_it(by_time):
+def test_one_that_is_open_in_the_last_of_all_epochs_times_out_in_it():
+    coordinator = open_in_the_last_epoch()
+    coordinator.time_out(1_000_000, 1_000_000)
+    coordinator.time_out(2_000_000, 2_000_000)
+    it_is_aborted_in_it(coordinator)
+
+
+def test_one_that_is_open_in_the_last_of_all_epochs_is_aborted_in_it_by_another_producer():
+    coordinator = open_in_the_last_epoch()
+    assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    it_is_aborted_in_it(coordinator)
+
+
+def open_in_the_last_epoch():
     """As the log of another version may have it."""
-    coordinator = Coordinator(
+    return Coordinator(
         producer_id=7, producer_epoch=EPOCH_MAX, state=State.ONGOING, partitions=frozenset({P0}),
         started_ms=0,
     )  # fmt: skip
-    if by_time:
-        coordinator.time_out(1_000_000, 1_000_000)
-        coordinator.time_out(2_000_000, 2_000_000)
-    else:
-        assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def it_is_aborted_in_it(coordinator):
     assert (coordinator.orders[0].commit, coordinator.orders[0].producer_epoch) == (
         False,
         EPOCH_MAX,
@@ -371,9 +381,15 @@ def test_who_has_used_up_the_epochs_gets_another_producer_id(knows):
     assert producer == (7, LAST)
     fresh = coordinator.init(producer if knows else (-1, -1))
     assert (fresh.error, fresh.producer_id, fresh.producer_epoch) == (NONE, 101, 0)
-    if knows:  # and again, not having heard
-        again = coordinator.init(producer)
-        assert (again.producer_id, again.producer_epoch) == (101, 0)
+
+
+def test_who_has_used_up_the_epochs_gets_the_same_producer_id_when_it_asks_again():
+    coordinator = Coordinator(producer_id=7, producer_epoch=LAST - 1)
+    producer = coordinator.begun()
+    coordinator.init(producer)
+
+    again = coordinator.init(producer)  # the answer was lost
+    assert (again.producer_id, again.producer_epoch) == (101, 0)
 
 
 def test_without_a_drawn_id_where_one_is_needed_it_has_to_ask_again():

@@ -419,13 +419,13 @@ def test_a_lost_directory_takes_its_partitions_and_only_these():
         await take(live, *(role(n) for n in range(4)))
         held = {n: live.broker.logs.directory_of(live.log(index=n)) for n in range(4)}
         await lose(live, LOG_DIRS[0])
-        for n, path in held.items():
-            found = live.broker.replicas.find_led("t", n)
-            if path == LOG_DIRS[0]:
-                assert found == ErrorCode.KAFKA_STORAGE_ERROR
-                assert live.partition(index=n).log is None
-            else:
-                assert found is live.partition(index=n)
+        partitions = {n: live.partition(index=n) for n in held}
+        lost = {n for n, path in held.items() if path == LOG_DIRS[0]}
+        assert {n: live.broker.replicas.find_led("t", n) for n in held} == {
+            n: ErrorCode.KAFKA_STORAGE_ERROR if n in lost else partitions[n] for n in held
+        }
+        assert {n for n, partition in partitions.items() if partition.log is None} == lost
+        assert lost
 
     play(story)
 

@@ -54,8 +54,8 @@ def test_every_api_answers_the_throttle_time_and_mutes_the_connection(example):
         answer = await peer.ask(example.request(live, version), version)
         muted_at = live.loop.time()
 
-        if any(field.name == "throttle_time_ms" for field in answer.SCHEMA.fields):
-            assert answer.throttle_time_ms == THROTTLE_MS
+        # The requests between brokers have no such field.
+        assert getattr(answer, "throttle_time_ms", THROTTLE_MS) == THROTTLE_MS
         assert error_codes(answer) == {example.allowed}
         next_one = peer.send(produce(live.batch(b"b"), "other"))
         assert not next_one.done()
