@@ -5,8 +5,8 @@ the inter-broker listener; the same checks hold for both. A request in a version
 topics by id (`inter.broker.protocol.version` below 2.8) is UNSUPPORTED_VERSION.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from odradek.broker.apis.leader_and_isr import leader_and_isr
@@ -19,6 +19,7 @@ from odradek.broker.serving.session import Origin
 from odradek.coord.store import ConnectionLostError, SessionExpiredError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
+from odradek.net.retry import retry
 from odradek.replica.transitions import refuse_request
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -67,7 +68,7 @@ class ControllerRequests:
         ]
         if new:
             try:
-                await self._learn_all(new)
+                await retry(partial(self._learn, new), _PAUSE_SECONDS, on=ConnectionLostError)
             except SessionExpiredError:
                 # The registration that this request was meant for ended with the session.
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -75,15 +76,6 @@ class ControllerRequests:
             if refusal is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=refusal)
         return await leader_and_isr(self._replicas, request)
-
-    async def _learn_all(self, topics: Sequence[str]) -> None:
-        while True:
-            try:
-                await self._learn(topics)
-            except ConnectionLostError:
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return
 
     async def stop_replica(
         self, request: StopReplicaRequest, origin: Origin | None = None

@@ -15,15 +15,17 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from odradek.client.backoff import backoff_ms
 from odradek.client.closing import Closing
 from odradek.client.connection import SOFTWARE_NAME, Connection, UnresolvedError
 from odradek.client.metadata import ClusterMetadata, Node
 from odradek.client.settings import ClientSettings
+from odradek.model.backoff import Backoff
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.net.retry import retry
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -75,7 +77,10 @@ class Cluster(Closing):
         self.metadata = ClusterMetadata()
         self._metadata_id = 0  # the correlation id of the last Metadata response
         self.settings = settings
-        self._draw = draw
+        self._retry = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, draw)
+        self._reconnect = Backoff(
+            settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, draw
+        )
         self._connections: dict[tuple[int, str], Connection] = {}
         self._seed: Connection | None = None
         self._failures: dict[int, tuple[int, float]] = {}  # failures in a row, not before (s)
@@ -127,19 +132,19 @@ class Cluster(Closing):
         """
         cluster = cls(settings, draw=draw)
         deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
-        failures = 0
-        while True:
-            try:
-                await cluster._find_seed(deadline_s if wait_ms else None)
-            except BootstrapError as error:
-                failures += 1
-                pause_s = cluster.retry_pause_s(failures)
-                final = isinstance(error, InvalidAddressError | UnresolvableError)
-                if final or asyncio.get_running_loop().time() + pause_s > deadline_s:
-                    raise
-                await asyncio.sleep(pause_s)
-            else:
-                return cluster
+
+        def failed(error: BootstrapError) -> None:
+            if isinstance(error, InvalidAddressError | UnresolvableError):
+                raise error
+
+        await retry(
+            partial(cluster._find_seed, deadline_s if wait_ms else None),
+            cluster.retry_pause_s,
+            on=BootstrapError,
+            failed=failed,
+            deadline_s=deadline_s,
+        )
+        return cluster
 
     # ------------------------------------------------------------------------ metadata
 
@@ -222,7 +227,7 @@ class Cluster(Closing):
     async def _refresh_until(self, shown: Callable[[], bool], topics: Collection[str] = ()) -> bool:
         """Refresh metadata until `shown()` is true; False if it is not within the time-out."""
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
+        deadline_s = self.deadline_s()
         while not shown():
             if loop.time() >= deadline_s:
                 return False
@@ -238,21 +243,19 @@ class Cluster(Closing):
             ApiError: the broker refuses, or no coordinator within `default.api.timeout.ms`.
             ConnectionError: the coordinator cannot be reached.
         """
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
-        failures = 0
-        while True:
-            try:
-                return await self._find_coordinator(kind, key, lane)
-            except (ApiError, ConnectionError) as error:
-                self.drop_coordinator(kind, key)
-                failures += 1
-                pause_s = self.retry_pause_s(failures)
-                if isinstance(error, ApiError) and error.code not in _COORDINATOR_LATER:
-                    raise
-                if loop.time() + pause_s >= deadline_s:
-                    raise
-                await asyncio.sleep(pause_s)
+
+        def failed(error: Exception) -> None:
+            self.drop_coordinator(kind, key)
+            if isinstance(error, ApiError) and error.code not in _COORDINATOR_LATER:
+                raise error
+
+        return await retry(
+            partial(self._find_coordinator, kind, key, lane),
+            self.retry_pause_s,
+            on=(ApiError, ConnectionError),
+            failed=failed,
+            deadline_s=self.deadline_s(),
+        )
 
     def drop_coordinator(self, kind: int, key: str) -> None:
         """Drop the cached coordinator; the next request looks it up again."""
@@ -319,13 +322,8 @@ class Cluster(Closing):
                 connection = await self._open(node.host, node.port)
             except ConnectionError:
                 failures += 1
-                pause_ms = backoff_ms(
-                    failures,
-                    first_ms=self.settings.reconnect_backoff_ms,
-                    max_ms=self.settings.reconnect_backoff_max_ms,
-                    drawn=self._draw(),
-                )
-                self._failures[broker_id] = failures, loop.time() + pause_ms / 1000
+                pause_s = self._reconnect.pause_s(failures)
+                self._failures[broker_id] = failures, loop.time() + pause_s
                 raise
             self._failures.pop(broker_id, None)
             self._connections[broker_id, lane] = connection
@@ -337,13 +335,11 @@ class Cluster(Closing):
 
     def retry_pause_s(self, failures: int) -> float:
         """The pause before a retry of a request: `retry.backoff.ms`, growing with each failure."""
-        pause_ms = backoff_ms(
-            failures,
-            first_ms=self.settings.retry_backoff_ms,
-            max_ms=self.settings.retry_backoff_max_ms,
-            drawn=self._draw(),
-        )
-        return pause_ms / 1000
+        return self._retry.pause_s(failures)
+
+    def deadline_s(self) -> float:
+        """The time of the event loop after `default.api.timeout.ms`."""
+        return asyncio.get_running_loop().time() + self.settings.api_timeout_ms / 1000
 
     async def close(self) -> None:
         for connection in [*self._connections.values(), *self._retired]:

@@ -1,6 +1,5 @@
 """A client's metadata, from brokers whose own metadata may be out of date."""
 
-from odradek.client.backoff import backoff_ms
 from odradek.client.metadata import ClusterMetadata
 from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.wire.messages.metadata import (
@@ -67,12 +66,3 @@ def test_a_deleted_topic_is_removed_with_its_error():
     assert metadata.errors == {}
     metadata.update(MetadataResponse(), all_topics=True)
     assert metadata.topics == {}
-
-
-def test_backoff_grows_up_to_a_limit_with_20_percent_jitter():
-    def waits(drawn):
-        return [backoff_ms(n, first_ms=100, max_ms=1000, drawn=drawn) for n in range(7)]
-
-    assert waits(0.5) == [0, 100, 200, 400, 800, 1000, 1000]
-    assert waits(0.0)[1:3] == [80, 160]
-    assert backoff_ms(10**9, first_ms=1, max_ms=50, drawn=0.5) == 50

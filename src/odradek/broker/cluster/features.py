@@ -39,6 +39,7 @@ from odradek.coord.store import (
     Store,
 )
 from odradek.coord.znode import CorruptNodeError
+from odradek.net.retry import until
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +114,7 @@ class FeatureShell:
         Raises:
             ConnectionLostError, SessionExpiredError: see `odradek.coord.store`.
         """
-        is_reviewed = await self._review()
-        while not is_reviewed:
-            await asyncio.sleep(_PAUSE_S)
-            is_reviewed = await self._review()
+        await until(self._review, _PAUSE_S)
 
     async def run(self) -> None:
         """Follow the stored features and the registrations, until cancelled."""

@@ -16,6 +16,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from odradek.coord import layout, layout_odradek
@@ -35,6 +36,7 @@ from odradek.coord.znode import CorruptNodeError
 from odradek.model.clock import Clock
 from odradek.model.cluster import Broker
 from odradek.model.errors import StartupError
+from odradek.net.retry import retry
 
 log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.1
@@ -208,15 +210,9 @@ class Lifecycle:
         """
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         data = layout.encode_log_dir_event(broker_id)
-        while True:
-            try:
-                await self._store.create(path, data, sequential=True)
-            except ConnectionLostError:
-                await asyncio.sleep(_PAUSE_S)  # a second notice does no harm
-            except SessionExpiredError:
-                return
-            else:
-                return
+        notify = partial(self._store.create, path, data, sequential=True)
+        with suppress(SessionExpiredError):
+            await retry(notify, _PAUSE_S, on=ConnectionLostError)  # a second notice does no harm
 
     async def _note(
         self, broker_id: int, clean_epoch: int | None, *, is_empty: bool
@@ -245,24 +241,18 @@ class Lifecycle:
             log.warning("the session with the coordination store is over; opening another")
             try:
                 if not self._store.session_id:  # otherwise only a response was lost
-                    await self._open_again()
+                    await retry(
+                        self._store.open,
+                        _REOPEN_PAUSE_S,
+                        on=StartupError,
+                        failed=lambda error: log.warning("%s: trying again", error),
+                    )
                 epoch = await self.register(broker, clean_epoch=self._epoch)
             except (SessionExpiredError, ConnectionLostError):
                 self._lost.set()
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self._registered(epoch)
-
-    async def _open_again(self) -> None:
-        """Open a new session, until it succeeds; the broker goes on serving meanwhile."""
-        while True:
-            try:
-                await self._store.open()
-            except StartupError as error:
-                log.warning("%s: trying again", error)
-                await asyncio.sleep(_REOPEN_PAUSE_S)
-            else:
-                return
 
     def _session_lost(self) -> None:
         self._lost.set()

@@ -11,6 +11,7 @@ A channel's other end - a connection, or this very broker - is behind a `BrokerP
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 from odradek.broker.cluster.peers import ControlRequest, ControlResponse
@@ -20,6 +21,7 @@ from odradek.controller.events import LeaderAndIsrAnswered, ReplicasDeleted
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LEADER_DURING_DELETE, TopicPartition
+from odradek.net.retry import retry
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -198,11 +200,7 @@ class _Channel:
                 self.queue.task_done()
 
     async def _send(self, request: ControlRequest) -> ControlResponse:
-        while True:
-            try:
-                return await self._port.send(request)
-            except OSError:
-                await asyncio.sleep(_PAUSE_SECONDS)
+        return await retry(partial(self._port.send, request), _PAUSE_SECONDS, on=OSError)
 
 
 # ------------------------------------------------------------------------ updates to requests

@@ -9,7 +9,6 @@ The other brokers watch the node; when it is removed, all try again. If the answ
 transaction is lost, the owner of the node shows whether it was stored.
 """
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -29,6 +28,7 @@ from odradek.coord.store import (
 )
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.clock import Clock
+from odradek.net.retry import retry
 
 NO_CONTROLLER: Final = -1
 _PAUSE_SECONDS: Final = 0.1
@@ -66,12 +66,9 @@ class ControllerElection:
 
         A term that this session already holds is returned again.
         """
-        while True:
-            try:
-                return await self._try()
-            except (ConnectionLostError, MultiError, NoNodeError):
-                # Another broker was faster, or the outcome is not known: read again.
-                await asyncio.sleep(_PAUSE_SECONDS)
+        # Another broker was faster, or the outcome is not known: read again.
+        again_on = ConnectionLostError, MultiError, NoNodeError
+        return await retry(self._try, _PAUSE_SECONDS, on=again_on)
 
     async def abdicate(self, term: ControllerTerm) -> None:
         """End a term by removing `/controller`, unless another controller was elected."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
@@ -46,6 +47,7 @@ from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
 from odradek.model.errors import OdradekError
 from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
+from odradek.net.retry import retry
 
 T = TypeVar("T")
 
@@ -303,13 +305,8 @@ class ControllerStore:
                 await self._persist(path, data)
 
     async def _persist(self, path: str, data: bytes | None) -> None:
-        while True:
-            try:
-                await self._store.create(path, data, make_parents=True)
-            except ConnectionLostError:
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return
+        create = partial(self._store.create, path, data, make_parents=True)
+        await retry(create, _PAUSE_SECONDS, on=ConnectionLostError)
 
     async def isr_min(self, names: Sequence[str], *, default: int) -> dict[str, int]:
         """How many each of these topics has to have in sync."""
@@ -611,11 +608,8 @@ class ControllerStore:
 
         So a caller must be able to recognize its own write (`_judge`).
         """
-        while True:
-            try:
-                return await self._store.multi_many(batches)
-            except ConnectionLostError:
-                await asyncio.sleep(_PAUSE_SECONDS)
+        write = partial(self._store.multi_many, batches)
+        return await retry(write, _PAUSE_SECONDS, on=ConnectionLostError)
 
     def _check_term(self, error: MultiError) -> None:
         """Raise `ControllerMovedError` if it was the token that was refused."""

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -38,6 +39,7 @@ from odradek.coord.store import (
 )
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.net.retry import until
 from odradek.wire.schema import ZERO_UUID
 
 log = logging.getLogger(__name__)
@@ -94,10 +96,7 @@ class CoordinatorCounts:
             ConnectionLostError, SessionExpiredError: see `odradek.coord.store`.
         """
         for topic in TOPICS:
-            is_read = await self._read(topic)
-            while not is_read:
-                await asyncio.sleep(_PAUSE_S)
-                is_read = await self._read(topic)
+            await until(partial(self._read, topic), _PAUSE_S)
 
     def metadata_changed(self) -> None:
         """Read the count of a topic that is new in the metadata cache."""

@@ -9,7 +9,6 @@ quotas and credentials in `odradek.client.admin.security`.
 Behaviour follows kafka-clients 3.9's `KafkaAdminClient`, with brokers from 2.8 to 4.x.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -19,6 +18,7 @@ from odradek.client.kafka_errors import check, known_code, message_of_code
 from odradek.client.metadata import Node
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.net.retry import Retries, retry
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -58,20 +58,18 @@ async def persist(cluster: Cluster, attempt: Callable[[], Awaitable[T]]) -> T:
     Raises:
         ApiError, ConnectionError: the last error.
     """
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + cluster.settings.api_timeout_ms / 1000
-    failures = 0
-    while True:
-        try:
-            return await attempt()
-        except (ApiError, ConnectionError) as error:
-            if isinstance(error, ApiError) and error.code not in RETRIABLE:
-                raise
-            failures += 1
-            pause_s = cluster.retry_pause_s(failures)
-            if loop.time() + pause_s >= deadline_s:
-                raise
-            await asyncio.sleep(pause_s)
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, ApiError) and error.code not in RETRIABLE:
+            raise error
+
+    return await retry(
+        attempt,
+        cluster.retry_pause_s,
+        on=(ApiError, ConnectionError),
+        failed=failed,
+        deadline_s=cluster.deadline_s(),
+    )
 
 
 async def ask_controller(
@@ -119,11 +117,9 @@ async def ask_leaders(
 
     A topic or partition that does not exist is an error at once.
     """
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + cluster.settings.api_timeout_ms / 1000
+    retries = Retries(cluster.retry_pause_s, deadline_s=cluster.deadline_s())
     failed: dict[TopicPartition, ApiError] = {}
     left = list(partitions)
-    failures = 0
     while left:
         response = await cluster.refresh(sorted({partition.topic for partition in left}))
         missing = _missing(response, left)
@@ -133,12 +129,8 @@ async def ask_leaders(
             for partition, error in (await _ask_one(cluster, leader, asked, ask, found)).items():
                 (waiting if error.code in RETRIABLE else failed)[partition] = error
         left = list(waiting)
-        failures += 1
-        pause_s = cluster.retry_pause_s(failures)
-        if left and loop.time() + pause_s >= deadline_s:
+        if left and not await retries.pause():
             return failed | waiting
-        if left:
-            await asyncio.sleep(pause_s)
     return failed
 
 

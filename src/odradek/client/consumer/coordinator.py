@@ -35,6 +35,7 @@ from odradek.client.group.protocol import (
 )
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.net.retry import Retries, retry
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import (
     JoinGroupRequest,
@@ -313,9 +314,8 @@ class ConsumerCoordinator:
         Raises:
             ApiError: the group refuses this member.
         """
-        failures = 0
+        retries = Retries(self._cluster.retry_pause_s)
         while True:
-            code = ErrorCode.NETWORK_EXCEPTION
             try:
                 return await self._join_once()
             except ConnectionError:
@@ -332,8 +332,7 @@ class ConsumerCoordinator:
                     self._drop_membership()
                 elif code is not ErrorCode.REBALANCE_IN_PROGRESS and code not in _LATER:
                     raise
-            failures += 1
-            await asyncio.sleep(self._cluster.retry_pause_s(failures))
+            await retries.pause()
 
     async def _join_once(self) -> _Joined:
         settings = self._settings
@@ -665,19 +664,17 @@ class ConsumerCoordinator:
     ) -> T:
         """Retry until success, a permanent error or the time-out."""
         timeout_ms = self._settings.client.api_timeout_ms if timeout_ms is None else timeout_ms
-        failures = 0
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, ApiError):
+                self._drop_coordinator()
+            elif error.code not in _LATER:
+                raise error
+
+        pause_s, on = self._cluster.retry_pause_s, (ApiError, ConnectionError)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while True:
-                    try:
-                        return await attempt()
-                    except ConnectionError:
-                        self._drop_coordinator()
-                    except ApiError as error:
-                        if error.code not in _LATER:
-                            raise
-                    failures += 1
-                    await asyncio.sleep(self._cluster.retry_pause_s(failures))
+                return await retry(attempt, pause_s, on=on, failed=failed)
         except TimeoutError:
             raise ClientTimeoutError(
                 f"Timeout of {timeout_ms}ms expired before successfully {what}"

@@ -9,6 +9,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientTimeoutError
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
 from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.net.retry import Retries
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -46,7 +47,7 @@ async def list_offsets(
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_ms / 1000
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
-    failures = 0
+    retries = Retries(cluster.retry_pause_s)
     while len(found) < len(wanted):
         left = {p: t for p, t in wanted.items() if p not in found}
         try:
@@ -55,8 +56,7 @@ async def list_offsets(
                 if results:
                     found.update(results)
                 if len(results) < len(left):
-                    failures += 1
-                    await asyncio.sleep(cluster.retry_pause_s(failures))
+                    await retries.pause()
         except TimeoutError:
             missing = ", ".join(map(str, sorted(left)[:5]))
             raise ClientTimeoutError(
