@@ -4,8 +4,6 @@ Each rule here is missing from an older version of this code, or from Apache Kaf
 few seeds must find that, and must find nothing while the rule holds.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from odradek.broker.cluster import deleted_partitions, features
@@ -69,8 +67,8 @@ def commits_of_an_older_generation_are_taken(monkeypatch):
         if isinstance(event, CommitOffsets) and event.committer.generation >= 0:
             group = self.groups.get(event.group_id)
             if group is not None:
-                committer = replace(event.committer, generation=group.generation)
-                event = replace(event, committer=committer)
+                committer = event.committer._replace(generation=group.generation)
+                event = event._replace(committer=committer)
         return handle(self, event, now)
 
     monkeypatch.setattr(GroupMachine, "handle", taken)

@@ -22,11 +22,11 @@ from odradek.group.options import GroupOptions
 from odradek.group.outbox import OffsetsAppend, Outbox
 from odradek.group.protocols import CONSUMER_PROTOCOL
 from odradek.group.records import (
-    STRING_BYTES_MAX,
     CommittedOffset,
     encode_group_key,
     encode_offset_key,
     encode_offset_value,
+    is_too_long,
 )
 from odradek.model.errors import ErrorCode
 from odradek.model.invariants import hold
@@ -98,8 +98,9 @@ class Commits:
             self._transactions.setdefault(committer.producer_id, set()).add(group.group_id)
         else:
             group.offsets.stage(offsets)
+        group_id = group.group_id
         records: list[KeyAndValue] = [
-            (encode_offset_key(group.group_id, *partition), encode_offset_value(offset))
+            (encode_offset_key(group_id, partition[0], partition[1]), encode_offset_value(offset))
             for partition, offset in offsets.items()
         ]
         append = OffsetsAppend(event.request, group, committer, offsets, refused)
@@ -114,17 +115,18 @@ class Commits:
         offsets: dict[TopicPartition, CommittedOffset] = {}
         for partition, offset in asked.items():
             text = offset.metadata
-            if len(text) > chars_max or len(text.encode()) > STRING_BYTES_MAX:
+            if len(text) > chars_max or is_too_long(text):
                 refused[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                offsets[partition] = offset._replace(order=self.next_order)
+                offsets[partition] = offset.at(self.next_order)
                 self.next_order += 1
         return offsets, refused
 
     def _check_committer(self, group: Group, committer: Committer) -> ErrorCode:
-        state, transactional = group.state, committer.is_transactional
+        state = group.state
         if committer.generation < 0 and state is GroupState.EMPTY:
             return _NONE  # an administrator, or a consumer that assigns itself, under any name
+        transactional = committer.is_transactional
         if committer.is_member:
             error = group.check_member(committer.member_id, committer.group_instance_id)
             if error is _NONE and committer.generation != group.generation:
@@ -148,7 +150,7 @@ class Commits:
             group.offsets.settle_in_transaction(
                 committer.producer_id, append.offsets, appended=error is _NONE
             )
-        if group.is_blank and not group.members and self._groups.get(group.group_id) is group:
+        if not group.members and group.is_blank and self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
         answer = PartitionsAnswer(_APPEND_ERRORS.get(error, error), append.refused)
         self._out.answer(append.request, answer)

@@ -1,8 +1,9 @@
 """Effects of the group coordinator's state machine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
@@ -10,6 +11,7 @@ from odradek.record.batch import NO_SEQUENCE
 from odradek.record.coordinator import SharedEffect
 
 KeyAndValue = tuple[bytes, bytes | None]
+_NO_ERRORS: Final[Mapping[TopicPartition, ErrorCode]] = MappingProxyType({})
 
 
 class JoinedMember(NamedTuple):
@@ -55,15 +57,14 @@ class LeaveAnswer(NamedTuple):
     members: tuple[ErrorCode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsAnswer:
+class PartitionsAnswer(NamedTuple):
     """To `CommitOffsets`, `DeleteGroup`, `DeleteOffsets`.
 
     `partitions` has those that have an error of their own; `error` is that of all others.
     """
 
     error: ErrorCode
-    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, ErrorCode] = _NO_ERRORS
 
     def of(self, partition: TopicPartition) -> ErrorCode:
         """The error of one partition."""
@@ -73,16 +74,14 @@ class PartitionsAnswer:
 AnyAnswer = JoinAnswer | SyncAnswer | HeartbeatAnswer | LeaveAnswer | PartitionsAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Answer a request that waits."""
 
     request: int
     answer: AnyAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append these records to the coordinator's partition, with acks=all.
 
     `Appended` with this number is the outcome. The records belong to the transaction of the

@@ -1,11 +1,14 @@
 """Events of the group coordinator's state machine.
 
 `request` is the number of the request that waits; the `Answer` to it has the same.
+
+Events that come by the thousand are NamedTuples: one is made in a quarter of the time that a frozen
+dataclass takes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.group.protocols import Protocols
 from odradek.group.records import CommittedOffset
@@ -51,8 +54,7 @@ class Sync:
     assignments: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """Heartbeat: the session of a member begins anew."""
 
     request: int
@@ -80,8 +82,7 @@ class Leave:
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committer:
+class Committer(NamedTuple):
     """The member of a generation that commits; or a client without a group ("" and -1)."""
 
     member_id: str = ""
@@ -101,8 +102,7 @@ class Committer:
         return self.producer_id != NO_PRODUCER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsets:
+class CommitOffsets(NamedTuple):
     """OffsetCommit, TxnOffsetCommit."""
 
     request: int
@@ -151,8 +151,7 @@ class ExpirationDue:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Outcome of the `Append` of this number."""
 
     number: int

@@ -34,7 +34,7 @@ from odradek.group.outbox import OffsetsAppend, Outbox
 from odradek.group.records import CommittedOffset
 from odradek.group.replay import Replay
 from odradek.model.clock import Now
-from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.model.errors import ApiError, MalformedRequestError
 from odradek.model.partition import TopicPartition
 from odradek.record.coordinator import (
     Loaded,
@@ -67,8 +67,8 @@ class GroupMachine:
                 self._membership.heartbeat(event)
             case CommitOffsets():
                 self._commits.commit(event)
-            case Appended(number, error):
-                self._appended(number, error)
+            case Appended():
+                self._appended(event)
             case Replayed():
                 self._replayed(event)
             case TransactionEnded(producer_id, committed) | MarkerReplayed(producer_id, committed):
@@ -97,12 +97,12 @@ class GroupMachine:
                 assert_never(event)
         return self._out.take()
 
-    def _appended(self, number: int, error: ErrorCode) -> None:
-        append = self._out.appends.pop(number, None)
+    def _appended(self, event: Appended) -> None:
+        append = self._out.appends.pop(event.number, None)
         if isinstance(append, OffsetsAppend):
-            self._commits.appended(append, error)
+            self._commits.appended(append, event.error)
         elif append is not None:
-            self._membership.appended(append, error)
+            self._membership.appended(append, event.error)
 
     def _replayed(self, event: Replayed) -> None:
         for record in event.records:

@@ -104,11 +104,10 @@ class Offsets:
                 continue  # deleted meanwhile, with its topic or group
             if appended:
                 self._enter(partition, commit)
-            left = unsettled(staged, commit)
-            if left:
-                self._staged[partition] = left
-            else:
+            if len(staged) == 1:
                 del self._staged[partition]
+            else:
+                self._staged[partition] = unsettled(staged, commit)
 
     def _enter(self, partition: TopicPartition, commit: CommittedOffset) -> None:
         before = self.committed.get(partition)

@@ -50,6 +50,11 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = NO_TIMESTAMP  # only where an old client set one
     order: int = -1
 
+    def at(self, order: int) -> "CommittedOffset":
+        """The same with this order: `_replace` takes twice as long."""
+        offset, leader_epoch, metadata, committed_ms, expires_ms, _ = self
+        return CommittedOffset(offset, leader_epoch, metadata, committed_ms, expires_ms, order)
+
 
 class OffsetKey(NamedTuple):
     """The group and partition of a committed offset."""
@@ -57,6 +62,11 @@ class OffsetKey(NamedTuple):
     group_id: str
     topic: str
     partition: int
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a string does not fit into a record; a short one need not be encoded for that."""
+    return len(text) > STRING_BYTES_MAX // 4 and len(text.encode()) > STRING_BYTES_MAX
 
 
 def key_version(key: bytes | None) -> int:

@@ -17,7 +17,6 @@ Versions:
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final, Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -128,7 +127,7 @@ def sort_commits(  # noqa: PLR0913 - what a commit is checked by, and where it g
 def with_refused(answer: object, refused: Mapping[TopicPartition, ErrorCode]) -> PartitionsAnswer:
     """The coordinator's answer, with the partitions that were refused before."""
     assert isinstance(answer, PartitionsAnswer), answer
-    return replace(answer, partitions={**answer.partitions, **refused})
+    return answer._replace(partitions={**answer.partitions, **refused}) if refused else answer
 
 
 def _response(request: OffsetCommitRequest, answer: PartitionsAnswer) -> OffsetCommitResponse:

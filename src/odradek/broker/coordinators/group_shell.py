@@ -36,7 +36,7 @@ from odradek.group.events import (
     TransactionEnded,
 )
 from odradek.group.machine import GroupMachine
-from odradek.group.records import STRING_BYTES_MAX
+from odradek.group.records import is_too_long
 from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
@@ -97,7 +97,7 @@ class GroupShell:
         """The coordinator of a group, or why it is not here."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
-        if len(group_id) > STRING_BYTES_MAX // 3 and len(group_id.encode()) > STRING_BYTES_MAX:
+        if is_too_long(group_id):
             return ErrorCode.INVALID_GROUP_ID
         return self.topic.find(group_id)
 
@@ -137,8 +137,8 @@ class GroupShell:
 
     def _perform(self, coordinator: Coordinator, effect: OwnEffect) -> None:
         match effect:
-            case Answer(request, answer):
-                self._requests.answer(request, answer)
+            case Answer():
+                self._requests.answer(effect.request, effect.answer)
             case Append():
                 coordinator.append(
                     effect.records,
