@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Final
 
-from odradek.cli.kafka.support.flags import FlagError
+from odradek.cli.kafka.support.flags import FlagError, java_integer
 from odradek.client.kafka_errors import exception_of
 from odradek.model.errors import ApiError, OdradekError
 
@@ -123,10 +123,10 @@ def to_int(text: str) -> int:
     Raises:
         NumberFormatError: it is not a number of 32 bits.
     """
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if digits.isascii() and digits.isdecimal() and -(1 << 31) <= int(text) < 1 << 31:
-        return int(text)
-    raise NumberFormatError(text)
+    number = java_integer(text)
+    if number is None:
+        raise NumberFormatError(text)
+    return number
 
 
 class _Log(logging.Handler):

@@ -9,8 +9,7 @@ from typing import Final
 
 from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text
-from odradek.cli.kafka.support.arguments import integer
-from odradek.cli.kafka.support.subcommands import CommandLine
+from odradek.cli.kafka.support.arguments import CommandLine, connection, integer
 from odradek.client.admin.topics import describe_cluster
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
@@ -51,21 +50,18 @@ _CALLS: Final = {
 
 
 def command_line() -> CommandLine:
-    parser = CommandLine("kafka-cluster", description="The Kafka cluster tool.")
-    verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
+    parser = CommandLine("kafka-cluster", "The Kafka cluster tool.")
     texts = {
         "cluster-id": "Show the cluster's id.",
         "unregister": "Unregister a broker (KRaft).",
         "list-endpoints": "Show the brokers' addresses.",
     }
     for verb, text in texts.items():
-        sub = verbs.add_parser(verb, help=text)
-        where = sub.add_mutually_exclusive_group(required=True)
-        where.add_argument("--bootstrap-server", "-b", metavar="host:port,...")
-        where.add_argument("--bootstrap-controller", "-C", metavar="host:port,...")
-        sub.add_argument("--config", "-c", metavar="file", help="Client properties.")
+        sub = parser.verb(verb, text)
+        connection(sub, "b", "C")
+        sub.value("config", "c", metavar="file", help="Client properties.")
         if verb == "unregister":
-            sub.add_argument("--id", "-i", type=integer, required=True, help="The broker.")
+            sub.value("id", "i", metavar="ID", help="The broker.", read=integer, required=True)
     return parser
 
 

@@ -4,14 +4,13 @@ Behaviour, flags and texts follow Kafka 3.9's `FeatureCommand`. Clusters in ZooK
 features; those of KRaft do.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
-from odradek.cli.kafka.support.subcommands import CommandLine, connection_options
+from odradek.cli.kafka.support.arguments import CommandLine, Namespace, connection
 from odradek.client.admin.security import FeatureUpdate, update_features
 from odradek.client.admin.topics import any_broker
 from odradek.client.cluster import Cluster
@@ -61,24 +60,22 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> CommandLine:
-    parser = CommandLine("kafka-features", description="Describe and change features.")
-    connection_options(parser)
-    verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
-    verbs.add_parser("describe", help="Show supported and finalized levels.")
+    parser = CommandLine("kafka-features", "Describe and change features.")
+    connection(parser)
+    parser.value("command-config", metavar="file", help="Client properties.")
+    parser.verb("describe", "Show supported and finalized levels.")
     for verb, text in (
         ("upgrade", "Raise feature levels."),
         ("downgrade", "Lower feature levels."),
+        ("disable", "Disable features: level 0."),
     ):
-        sub = verbs.add_parser(verb, help=text)
-        sub.add_argument("--metadata", metavar="release", help="metadata.version, by release.")
-        sub.add_argument("--feature", action="append", default=[], metavar="name=level")
-        sub.add_argument("--dry-run", action="store_true", help="Only judge.")
-        if verb == "downgrade":
-            sub.add_argument("--unsafe", action="store_true", help="Even if metadata is lost.")
-    disable = verbs.add_parser("disable", help="Disable features: level 0.")
-    disable.add_argument("--feature", action="append", default=[], metavar="name")
-    disable.add_argument("--unsafe", action="store_true", help="Even if metadata is lost.")
-    disable.add_argument("--dry-run", action="store_true", help="Only judge.")
+        sub = parser.verb(verb, text)
+        if verb != "disable":
+            sub.value("metadata", metavar="release", help="metadata.version, by release.")
+        sub.value("feature", metavar="name" if verb == "disable" else "name=level", default=())
+        if verb != "upgrade":
+            sub.flag("unsafe", help="Even if metadata is lost.")
+        sub.flag("dry-run", help="Only judge.")
     return parser
 
 
@@ -90,7 +87,7 @@ class _BadFeatureError(OdradekError):
     """The feature or level is invalid."""
 
 
-def _updates(options: argparse.Namespace) -> list[FeatureUpdate]:
+def _updates(options: Namespace) -> list[FeatureUpdate]:
     verb: str = options.verb
     kind = UPGRADE
     if verb != "upgrade":

@@ -3,7 +3,6 @@
 Behaviour, flags and texts follow Kafka 3.9's `TransactionsCommand`.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -13,8 +12,7 @@ import odradek.client.admin.groups as admin_groups
 import odradek.client.admin.topics as admin
 from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
-from odradek.cli.kafka.support.arguments import PrintVersion, integer, long
-from odradek.cli.kafka.support.subcommands import CommandLine
+from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer, long
 from odradek.client.admin.groups import ProducerDescription
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
@@ -76,7 +74,7 @@ _CALLS: Final = {
 }
 
 
-def _told(error: Exception, options: argparse.Namespace) -> str:
+def _told(error: Exception, options: Namespace) -> str:
     if isinstance(error, NoBrokerError):
         failed = "Failed to list topics: " if options.verb == "find-hanging" else _failed(options)
         return f"{failed}{error}. Enable debug logging for additional detail."
@@ -98,7 +96,7 @@ def _told(error: Exception, options: argparse.Namespace) -> str:
     return f"{_failed(options)}{text}. Enable debug logging for additional detail."
 
 
-def _failed(options: argparse.Namespace) -> str:
+def _failed(options: Namespace) -> str:
     """The beginning of Kafka's message about a failed verb."""
     if options.verb == "list":
         return "Failed to list transactions: "
@@ -115,50 +113,39 @@ def _failed(options: argparse.Namespace) -> str:
 
 
 def command_line() -> CommandLine:
-    parser = CommandLine(
-        "kafka-transactions.sh", description="Analyse transactions, and abort hanging ones."
-    )
-    parser.add_argument("--bootstrap-server", required=True, metavar="host:port,...")
-    parser.add_argument("--command-config", metavar="file", help="Client properties.")
-    parser.add_argument("-v", "--version", nargs=0, action=PrintVersion, help="Print the version.")
-    verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
-    listing = verbs.add_parser("list", help="Show transactional ids.")
-    listing.add_argument("--duration-filter", type=long, metavar="ms", help="Older transactions.")
-    one = verbs.add_parser("describe", help="Show the state of one transactional id.")
-    one.add_argument("--transactional-id", required=True, metavar="id")
-    producers = verbs.add_parser("describe-producers", help="Show the producers of a partition.")
-    _partition(producers)
-    producers.add_argument(
-        "--broker-id", type=integer, metavar="N", help="The broker to ask; default: the leader."
-    )
-    abort = verbs.add_parser("abort", help="Abort a hanging transaction.")
-    _partition(abort)
-    abort.add_argument(
-        "--start-offset", type=long, metavar="offset", help="The first offset of the transaction."
-    )
-    abort.add_argument("--producer-id", type=long, metavar="id")
-    abort.add_argument("--producer-epoch", type=integer, metavar="epoch")
-    abort.add_argument("--coordinator-epoch", type=integer, metavar="epoch")
-    hanging = verbs.add_parser(
-        "find-hanging", help="Find transactions that no coordinator will complete."
-    )
-    hanging.add_argument(
-        "--broker-id", type=integer, metavar="N", help="Only partitions that this broker leads."
-    )
-    hanging.add_argument(
-        "--max-transaction-timeout", type=integer, default=_TIMEOUT_MINUTES_MAX, metavar="minutes"
-    )
-    hanging.add_argument("--topic", metavar="name")
-    hanging.add_argument("--partition", type=integer, metavar="N")
+    parser = CommandLine("kafka-transactions.sh", "Analyse transactions, and abort hanging ones.")
+    parser.value("bootstrap-server", metavar="host:port,...", required=True)
+    parser.value("command-config", metavar="file", help="Client properties.")
+    parser.flag("version", "v", help="Print the version.")
+    listing = parser.verb("list", "Show transactional ids.")
+    listing.value("duration-filter", metavar="ms", help="Older transactions.", read=long)
+    one = parser.verb("describe", "Show the state of one transactional id.")
+    one.value("transactional-id", metavar="id", required=True)
+    producers = parser.verb("describe-producers", "Show the producers of a partition.")
+    producers.value("topic", metavar="name", required=True)
+    producers.value("partition", metavar="N", read=integer, required=True)
+    text = "The broker to ask; default: the leader."
+    producers.value("broker-id", metavar="N", help=text, read=integer)
+    abort = parser.verb("abort", "Abort a hanging transaction.")
+    abort.value("topic", metavar="name", required=True)
+    abort.value("partition", metavar="N", read=integer, required=True)
+    text = "The first offset of the transaction."
+    abort.value("start-offset", metavar="offset", help=text, read=long)
+    abort.value("producer-id", metavar="id", read=long)
+    abort.value("producer-epoch", metavar="epoch", read=integer)
+    abort.value("coordinator-epoch", metavar="epoch", read=integer)
+    text = "Find transactions that no coordinator will complete."
+    hanging = parser.verb("find-hanging", text)
+    text = "Only partitions that this broker leads."
+    hanging.value("broker-id", metavar="N", help=text, read=integer)
+    longest = _TIMEOUT_MINUTES_MAX
+    hanging.value("max-transaction-timeout", metavar="minutes", read=integer, default=longest)
+    hanging.value("topic", metavar="name")
+    hanging.value("partition", metavar="N", read=integer)
     return parser
 
 
-def _partition(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", required=True, metavar="name")
-    parser.add_argument("--partition", required=True, type=integer, metavar="N")
-
-
-def _problem(options: argparse.Namespace) -> str | None:
+def _problem(options: Namespace) -> str | None:
     """The error if options are missing or do not go together; None if the line is valid."""
     if options.verb == "abort" and options.start_offset is None:
         needed = ("producer_id", "producer_epoch", "coordinator_epoch")
@@ -185,13 +172,13 @@ def _problem(options: argparse.Namespace) -> str | None:
 # ---------------------------------------------------------------------------------------- verbs
 
 
-async def _list(cluster: Cluster, options: argparse.Namespace) -> None:
+async def _list(cluster: Cluster, options: Namespace) -> None:
     older = -1 if options.duration_filter is None else options.duration_filter
     found = await admin_groups.list_transactions(cluster, duration_ms=older)
     print_table(_LIST, sorted(found))
 
 
-async def _describe(cluster: Cluster, options: argparse.Namespace) -> None:
+async def _describe(cluster: Cluster, options: Namespace) -> None:
     told = await admin_groups.describe_transaction(cluster, options.transactional_id)
     started = told.started_ms >= 0
     row = (
@@ -204,7 +191,7 @@ async def _describe(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 async def _producers_of(
-    cluster: Cluster, options: argparse.Namespace, broker: int | None
+    cluster: Cluster, options: Namespace, broker: int | None
 ) -> list[ProducerDescription]:
     partition = TopicPartition(options.topic, options.partition)
     told = await admin_groups.describe_producers(cluster, [partition], broker=broker)
@@ -214,7 +201,7 @@ async def _producers_of(
     return producers
 
 
-async def _describe_producers(cluster: Cluster, options: argparse.Namespace) -> None:
+async def _describe_producers(cluster: Cluster, options: Namespace) -> None:
     rows = [
         (
             p.producer_id, p.producer_epoch, p.coordinator_epoch, p.last_sequence,
@@ -226,7 +213,7 @@ async def _describe_producers(cluster: Cluster, options: argparse.Namespace) -> 
     print_table(_PRODUCERS, rows)
 
 
-async def _abort(cluster: Cluster, options: argparse.Namespace) -> None:
+async def _abort(cluster: Cluster, options: Namespace) -> None:
     producer_id, epoch = options.producer_id, options.producer_epoch
     coordinator_epoch = options.coordinator_epoch
     if options.start_offset is not None:
@@ -252,7 +239,7 @@ class _NotFoundError(OdradekError):
     """The transaction does not exist."""
 
 
-async def _find_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
+async def _find_hanging(cluster: Cluster, options: Namespace) -> None:
     """Print transactions older than the longest timeout that their coordinators do not have."""
     limit_ms = options.max_transaction_timeout * 60_000
     now_ms = int(time.time() * 1000)
@@ -282,7 +269,7 @@ async def _find_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
     print_table(_HANGING, rows)
 
 
-async def _searched(cluster: Cluster, options: argparse.Namespace) -> list[TopicPartition]:
+async def _searched(cluster: Cluster, options: Namespace) -> list[TopicPartition]:
     if options.topic is not None and options.partition is not None:
         return [TopicPartition(options.topic, options.partition)]
     names = await admin.list_topics(cluster) if options.topic is None else [options.topic]

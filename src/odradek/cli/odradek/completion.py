@@ -9,11 +9,9 @@ The shell asks `odradek` for the candidates, by click's protocol; `kafka-topics`
 (`completed`); it is never run through it.
 """
 
-import argparse
 import importlib
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -106,42 +104,21 @@ def completion(shell: str) -> None:
 def completed(tool: str) -> click.Command:
     """A tool as a click command that has its flags and cannot be run."""
     line = getattr(importlib.import_module(TOOLS[tool].module), "command_line", None)
-    made: Parser | argparse.ArgumentParser | None = line() if line is not None else None
-    if made is None:
-        return _command(tool, [])
-    if isinstance(made, Parser):
-        return _command(tool, [_option(f"--{name}", has_value, text)
-                               for name, has_value, text in _flags(made)])  # fmt: skip
-    return _of_argparse(tool, made)
+    return _command(tool, line() if line is not None else Parser(""))
 
 
-def _flags(parser: Parser) -> Iterator[tuple[str, bool, str]]:
-    for option in parser.options:
-        for name in option.names:
-            yield name, option.argument != NONE, option.help
-
-
-def _of_argparse(name: str, parser: argparse.ArgumentParser) -> click.Command:
-    """The same for a tool with verbs, each with options of its own."""
-    options: list[click.Parameter] = []
-    verbs: dict[str, argparse.ArgumentParser] = {}
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public access
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            verbs = dict(action.choices)
-        options += [
-            _option(flag, action.nargs != 0, action.help or "")
-            for flag in action.option_strings
-            if flag.startswith("--")
-        ]
-    if not verbs:
-        return _command(name, options)
-    commands = {verb: _of_argparse(verb, sub) for verb, sub in verbs.items()}
-    return click.Group(name, commands, params=options, add_help_option=False)
-
-
-def _command(name: str, options: list[click.Parameter]) -> click.Command:
-    arguments: dict[str, Any] = {"params": options, "add_help_option": False}
-    return click.Command(name, **arguments, context_settings={"ignore_unknown_options": True})
+def _command(name: str, parser: Parser) -> click.Command:
+    options: list[click.Parameter] = [
+        _option(f"--{name}", option.argument != NONE, option.help)
+        for option in parser.options
+        for name in option.names
+        if len(name) > 1
+    ]
+    if parser.verbs:
+        commands = {verb: _command(verb, line) for verb, line in parser.verbs.items()}
+        return click.Group(name, commands, params=options, add_help_option=False)
+    settings = {"ignore_unknown_options": True}
+    return click.Command(name, params=options, add_help_option=False, context_settings=settings)
 
 
 def _option(flag: str, has_value: bool, text: str) -> click.Option:

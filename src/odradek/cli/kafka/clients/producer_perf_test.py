@@ -8,7 +8,6 @@ import pathlib
 import random
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,13 +15,8 @@ from odradek.cli.connect import properties_of
 from odradek.cli.failures import IllegalArgumentError, show_log
 from odradek.cli.kafka.clients.client_flags import in_java_words, unmade
 from odradek.cli.kafka.clients.throttle import Throttle
-from odradek.cli.kafka.support.arguments import (
-    ArgumentParser,
-    BadArgumentsError,
-    double,
-    integer,
-    long,
-)
+from odradek.cli.kafka.support.arguments import CommandLine, Namespace, double, integer, long
+from odradek.cli.kafka.support.flags import FlagError
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
 from odradek.client.errors import ClientTimeoutError
 from odradek.client.producer.batches import Delivery
@@ -51,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if chosen.producer_props is None and chosen.producer_config is None:
             parser.error("Either --producer-props or --producer.config must be specified.")
-    except BadArgumentsError:
+    except FlagError:
         return 1
     try:
         settings = ProducerSettings.from_properties(
@@ -64,46 +58,42 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def command_line() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="producer-performance", description="Measures a producer against a topic."
-    )
-    add = parser.add_argument
-    add("--topic", required=True, metavar="TOPIC", help="the topic to write to")
-    add("--num-records", required=True, type=long, metavar="NUM-RECORDS", help="how many")
+def command_line() -> CommandLine:
+    parser = CommandLine("producer-performance", "Measures a producer against a topic.")
+    add, flag = parser.value, parser.flag
+    add("topic", required=True, metavar="TOPIC", help="the topic to write to")
+    add("num-records", required=True, read=long, metavar="NUM-RECORDS", help="how many")
     add(
-        "--payload-delimiter",
+        "payload-delimiter",
         default="\\n",
         metavar="PAYLOAD-DELIMITER",
         help="the delimiter of the payloads in --payload-file (default: a line end)",
     )
     add(
-        "--throughput",
+        "throughput",
         required=True,
-        type=double,
+        read=double,
         metavar="THROUGHPUT",
         help="records a second at most; -1: unlimited",
     )
-    add(
-        "--producer-props",
-        nargs="+",
+    parser.values(
+        "producer-props",
         metavar="PROP-NAME=PROP-VALUE",
         help="properties of the producer, before those of --producer.config",
     )
-    add("--producer.config", dest="producer_config", metavar="CONFIG-FILE", help="the same, a file")
-    add("--print-metrics", action="store_true", help="show the producer's counters at the end")
-    add("--transactional-id", default=None, metavar="TRANSACTIONAL-ID", help="for transactions")
+    add("producer.config", metavar="CONFIG-FILE", help="the same, a file")
+    flag("print-metrics", help="show the producer's counters at the end")
+    add("transactional-id", metavar="TRANSACTIONAL-ID", help="for transactions")
     add(
-        "--transaction-duration-ms",
-        type=long,
+        "transaction-duration-ms",
+        read=long,
         default=0,
         metavar="TRANSACTION-DURATION",
         help="commit a transaction after this time; 0: no transactions",
     )
-    payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=integer, metavar="RECORD-SIZE", help="bytes of each")
-    payload.add_argument("--payload-file", metavar="PAYLOAD-FILE", help="payloads to draw from")
-    payload.add_argument("--payload-monotonic", action="store_true", help="0, 1, 2 ...")
+    add("record-size", either=True, read=integer, metavar="RECORD-SIZE", help="bytes of each")
+    add("payload-file", either=True, metavar="PAYLOAD-FILE", help="payloads to draw from")
+    flag("payload-monotonic", either=True, help="0, 1, 2 ...")
     return parser
 
 

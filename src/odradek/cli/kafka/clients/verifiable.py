@@ -2,7 +2,8 @@
 
 import json
 import time
-from argparse import ArgumentParser
+
+from odradek.cli.kafka.support.arguments import CommandLine
 
 
 def emit(name: str, **event: object) -> None:
@@ -12,12 +13,12 @@ def emit(name: str, **event: object) -> None:
     print(json.dumps(line, separators=(",", ":"), ensure_ascii=False), flush=True)
 
 
-def add_connection(parser: ArgumentParser) -> None:
+def add_connection(parser: CommandLine) -> None:
     """Add `--bootstrap-server` and its former name `--broker-list`."""
-    group = parser.add_mutually_exclusive_group(required=True)
     servers = "HOST1:PORT1[,HOST2:PORT2[...]]"
-    group.add_argument("--bootstrap-server", metavar=servers, help="brokers to connect to")
-    group.add_argument("--broker-list", metavar=servers, help="as --bootstrap-server (deprecated)")
+    text = "as --bootstrap-server (deprecated)"
+    parser.value("bootstrap-server", metavar=servers, help="brokers to connect to", either=True)
+    parser.value("broker-list", metavar=servers, help=text, either=True)
 
 
 def text_of(data: bytes | None) -> str | None:

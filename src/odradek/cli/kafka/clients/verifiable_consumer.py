@@ -5,14 +5,13 @@ Arguments and events follow Kafka 3.9's `VerifiableConsumer`.
 
 import asyncio
 import sys
-from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
 from odradek.cli.kafka.clients.client_flags import unmade
 from odradek.cli.kafka.clients.verifiable import add_connection, emit, text_of
-from odradek.cli.kafka.support.arguments import ArgumentParser, integer
+from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer
 from odradek.cli.signals import Stopping
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.fetched import ConsumerRecord
@@ -64,29 +63,29 @@ def _properties(chosen: Namespace) -> dict[str, str]:
     return properties
 
 
-def command_line() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="verifiable-consumer",
-        description="Reads a topic, and logs its assignment, reads and commits as JSON.",
+def command_line() -> CommandLine:
+    parser = CommandLine(
+        "verifiable-consumer",
+        "Reads a topic, and logs its assignment, reads and commits as JSON.",
     )
-    add = parser.add_argument
-    add("--topic", required=True, metavar="TOPIC", help="the topic to read")
-    add("--group-protocol", default="classic", metavar="GROUP_PROTOCOL", help="classic")
-    add("--group-remote-assignor", metavar="GROUP_REMOTE_ASSIGNOR", help="accepted, without effect")
-    add("--group-id", required=True, metavar="GROUP_ID", help="the consumer group")
-    add("--group-instance-id", metavar="GROUP_INSTANCE_ID", help="be a static member")
-    add("--max-messages", type=integer, default=-1, metavar="MAX-MESSAGES", help="-1: unlimited")
-    add("--session-timeout", type=integer, default=30_000, metavar="TIMEOUT_MS", help="in ms")
-    add("--verbose", action="store_true", help="log each record")
-    add("--enable-autocommit", action="store_true", help="commit automatically, every few seconds")
+    add, flag = parser.value, parser.flag
+    add("topic", required=True, metavar="TOPIC", help="the topic to read")
+    add("group-protocol", default="classic", metavar="GROUP_PROTOCOL", help="classic")
+    add("group-remote-assignor", metavar="GROUP_REMOTE_ASSIGNOR", help="accepted, without effect")
+    add("group-id", required=True, metavar="GROUP_ID", help="the consumer group")
+    add("group-instance-id", metavar="GROUP_INSTANCE_ID", help="be a static member")
+    add("max-messages", read=integer, default=-1, metavar="MAX-MESSAGES", help="-1: unlimited")
+    add("session-timeout", read=integer, default=30_000, metavar="TIMEOUT_MS", help="in ms")
+    flag("verbose", help="log each record")
+    flag("enable-autocommit", help="commit automatically, every few seconds")
     add(
-        "--reset-policy",
+        "reset-policy",
         default="earliest",
         metavar="RESETPOLICY",
         help="where to begin without a committed offset: earliest, latest or none",
     )
-    add("--assignment-strategy", default=RANGE, metavar="ASSIGNMENTSTRATEGY", help="a Java name")
-    add("--consumer.config", dest="consumer_config", metavar="CONFIG_FILE", help="properties")
+    add("assignment-strategy", default=RANGE, metavar="ASSIGNMENTSTRATEGY", help="a Java name")
+    add("consumer.config", metavar="CONFIG_FILE", help="properties")
     add_connection(parser)
     return parser
 

@@ -6,7 +6,6 @@ Arguments and events follow Kafka 3.9's `VerifiableProducer`.
 import asyncio
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 
@@ -15,7 +14,7 @@ from odradek.cli.failures import NoSuchFileError, show_log
 from odradek.cli.kafka.clients.client_flags import in_java_words, unmade
 from odradek.cli.kafka.clients.throttle import Throttle
 from odradek.cli.kafka.clients.verifiable import add_connection, emit
-from odradek.cli.kafka.support.arguments import ArgumentParser, integer, long
+from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer, long
 from odradek.cli.signals import Stopping
 from odradek.client.producer.batches import Delivery
 from odradek.client.producer.producer import Producer
@@ -52,39 +51,46 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def command_line() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="verifiable-producer",
-        description="Writes increasing numbers to a topic, and logs each outcome as JSON.",
+def command_line() -> CommandLine:
+    parser = CommandLine(
+        "verifiable-producer",
+        "Writes increasing numbers to a topic, and logs each outcome as JSON.",
     )
-    add = parser.add_argument
-    add("--topic", required=True, metavar="TOPIC", help="the topic to write to")
-    add("--max-messages", type=integer, default=-1, metavar="MAX-MESSAGES", help="-1: unlimited")
+    add = parser.value
+    add("topic", required=True, metavar="TOPIC", help="the topic to write to")
+    add("max-messages", read=integer, default=-1, metavar="MAX-MESSAGES", help="-1: unlimited")
     add(
-        "--throughput",
-        type=integer,
+        "throughput",
+        read=integer,
         default=-1,
         metavar="THROUGHPUT",
         help="records a second at most",
     )
-    add("--acks", type=integer, default=-1, choices=(0, 1, -1), help="acknowledging replicas")
-    add("--producer.config", dest="producer_config", metavar="CONFIG_FILE", help="properties")
     add(
-        "--message-create-time",
-        type=long,
+        "acks",
+        read=integer,
+        default=-1,
+        choices=(0, 1, -1),
+        metavar="{0,1,-1}",
+        help="acknowledging replicas",
+    )
+    add("producer.config", metavar="CONFIG_FILE", help="properties")
+    add(
+        "message-create-time",
+        read=long,
         default=-1,
         metavar="CREATETIME",
         help="the first record's timestamp; later ones have the elapsed time added",
     )
     add(
-        "--value-prefix",
-        type=integer,
+        "value-prefix",
+        read=integer,
         metavar="VALUE-PREFIX",
         help="a prefix of each value, followed by a dot",
     )
     add(
-        "--repeating-keys",
-        type=integer,
+        "repeating-keys",
+        read=integer,
         metavar="REPEATING-KEYS",
         help="the number of different keys",
     )

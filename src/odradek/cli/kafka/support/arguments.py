@@ -1,120 +1,237 @@
 """Command lines in the manner of `argparse4j`, which some of Kafka's tools use.
 
-`argparse4j` is a port of Python's `argparse`; the differences follow Java: usage and error on
-stderr, exit code 1, of several missing arguments only the last is named, of several unknown ones
-only the first.
+    line = CommandLine("kafka-cluster", "The Kafka cluster tool.")
+    sub = line.verb("unregister", "Unregister a broker.")
+    sub.value("id", "i", metavar="N", help="The broker.", read=integer, required=True)
+    options = line.read(["unregister", "-i", "3"])
+    options.verb, options.id
+
+The words are read from left to right, so an unknown option is refused before one that is missing,
+and an earlier --help or --version takes effect first. Usage and error go to stderr, and the exit
+code is 1. Of several missing options only the last is named, of several unknown ones the first.
 """
 
-import argparse
 import re
 import sys
-from collections.abc import Sequence
-from typing import Final, NoReturn
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace as Namespace
+from typing import Any, Final, NamedTuple, NoReturn
 
-from odradek.cli.kafka.support.flags import version_text
-from odradek.model.errors import OdradekError
+from odradek.cli.kafka.support.flags import (
+    NONE,
+    SEVERAL,
+    FlagError,
+    Option,
+    Parser,
+    dashed,
+    java_integer,
+    version_text,
+)
 
-_MISSING: Final = "the following arguments are required: "
-_UNKNOWN: Final = "unrecognized arguments: "
-_CHOICE: Final = re.compile(r"argument verb: (invalid choice: .*)")
-_TOO_FEW: Final = "too few arguments"
+__all__ = ["CommandLine", "Namespace", "connection", "double", "integer", "long"]
 
-
-class BadArgumentsError(OdradekError):
-    """The command line is invalid; usage and error have been printed."""
-
-
-class PrintVersion(argparse.Action):
-    """Prints the version, and ends with exit code 0."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> NoReturn:
-        del parser, namespace, values, option_string
-        print(version_text())
-        raise SystemExit(0)
+_NEGATIVE: Final = re.compile(r"-\d+|-\d*\.\d+")
 
 
-class ArgumentParser(argparse.ArgumentParser):
-    """The arguments of one tool, or of one verb of it. The verb's argument is named `verb`."""
+class _Word(NamedTuple):
+    """An option with its values; or (None) another word."""
+
+    option: Option | None
+    values: list[str]
+
+
+class CommandLine(Parser):
+    """The options of one tool, or of one verb of it."""
+
+    def __init__(self, program: str, description: str) -> None:
+        super().__init__(description)
+        self._program = program
+        self.flag("help", "h", help="Print this.")
+
+    def verb(self, name: str, description: str) -> "CommandLine":
+        """A verb; its options follow it."""
+        self.verbs[name] = line = CommandLine(f"{self._program} {name}", description)
+        return line
+
+    def read(self, words: Sequence[str]) -> Namespace | int:
+        """The options; or the exit code, if help, version or an error has been printed."""
+        options = Namespace()
+        try:
+            others = self._read(list(self._split(list(reversed(words)))), options)
+            if isinstance(others, int):
+                return others
+            if others:
+                self.error(f"unrecognized arguments: '{others[0]}'")
+        except FlagError:
+            return 1
+        return options
 
     def error(self, message: str) -> NoReturn:
         """Print usage and error.
 
         Raises:
-            BadArgumentsError: always.
+            FlagError: always.
         """
-        if message.startswith(_MISSING):
-            name = message.removeprefix(_MISSING).rpartition(", ")[2]
-            message = _TOO_FEW if name == "verb" else f"argument {name} is required"
-        elif message.startswith(_UNKNOWN):
-            message = f"{_UNKNOWN}'{message.removeprefix(_UNKNOWN).split()[0]}'"
-        elif (choice := _CHOICE.fullmatch(message)) is not None:
-            message = choice[1]
-        self.print_usage(sys.stderr)
-        print(f"{self.prog.partition(' ')[0]}: error: {message}", file=sys.stderr)
-        raise BadArgumentsError(message)
+        print(self._usage_line(), file=sys.stderr)
+        print(f"{self._program.partition(' ')[0]}: error: {message}", file=sys.stderr)
+        raise FlagError(message)
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End after --help, for which argparse4j 0.7 has exit code 1."""
-        del status, message
-        raise SystemExit(1)
+    def _refuse(self, option: Option, why: str) -> NoReturn:
+        self.error(f"argument {_names(option)}: {why}")
 
-    def read(self, arguments: Sequence[str]) -> argparse.Namespace | int:
-        """The options; or the exit code, if help, version or an error has been printed."""
-        try:
-            self.check_options(arguments)
-            return self.parse_args(list(arguments))
-        except BadArgumentsError:
-            return 1
-        except SystemExit as end:
-            return int(end.code or 0)
+    # ------------------------------------------------------------------------------ split
 
-    def check_options(self, arguments: Sequence[str]) -> None:
-        """Refuse the first unknown option, or option without its value.
-
-        argparse4j reads from left to right, so this precedes the check of required options, and
-        an earlier --help or --version takes effect first.
-
-        Raises:
-            BadArgumentsError: there is such an option.
-        """
-        words = list(arguments)
-        while words:
-            word = words.pop(0)
+    def _split(self, queue: list[str]) -> Iterator[_Word]:
+        """Options and other words, to the end or to the first --help or --version."""
+        while queue:
+            word = queue.pop()
             if not word.startswith("-"):
-                if not self._verbs():
-                    continue
-                verb = self._verbs().get(word)
-                return None if verb is None else verb.check_options(words)
-            name, equals, _ = word.partition("=")
-            action = self._action(name)
-            if action is None:
-                self.error(f"{_UNKNOWN}{word}")
-            if isinstance(action, argparse._HelpAction | PrintVersion):  # noqa: SLF001
-                return None
-            if action.nargs is None and not equals:
-                if not words:
-                    self.error(f"argument {name}: expected one argument")
-                words.pop(0)
-        if self._verbs():
-            self.error(_TOO_FEW)
-        return None
+                yield _Word(None, [word])
+                if self.verbs:
+                    verb = self.verbs.get(word)
+                    yield from () if verb is None else verb._split(queue)  # noqa: SLF001
+                    return
+                continue
+            name, equals, value = word.partition("=")
+            option = self._named(name)
+            if option is None:
+                self.error(f"unrecognized arguments: '{word}'")
+            yield _Word(option, [value] if equals else self._values(option, queue))
+            if option.names[0] in ("help", "version"):
+                return
+        if self.verbs:
+            self.error("too few arguments")
 
-    def _action(self, name: str) -> argparse.Action | None:
-        named = {each: action for action in self._actions for each in action.option_strings}
-        matching = [each for each in named if name.startswith("--") and each.startswith(name)]
-        return named.get(name) or (named[matching[0]] if matching else None)
+    def _named(self, name: str) -> Option | None:
+        """The option of this name, or of the only name that begins so."""
+        text = name.lstrip("-")
+        if text in self._options and name == dashed(text):
+            return self[text]
+        near = [each for each in self._options if dashed(each).startswith(name)]
+        if not name.startswith("--") or not near:
+            return None
+        if len(near) > 1:
+            self.error(f"ambiguous option: {name} could match {', '.join(map(dashed, near))}")
+        return self[near[0]]
 
-    def _verbs(self) -> "dict[str, ArgumentParser]":
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-                return dict(action.choices)
-        return {}
+    def _values(self, option: Option, queue: list[str]) -> list[str]:
+        if option.argument == NONE:
+            return []
+        values: list[str] = []
+        while queue and (not values or option.argument == SEVERAL):
+            if queue[-1].startswith("-") and not _NEGATIVE.fullmatch(queue[-1]):
+                break
+            values.append(queue.pop())
+        if not values:
+            several = option.argument == SEVERAL
+            self._refuse(option, f"expected {'at least one' if several else 'one'} argument")
+        return values
+
+    # ------------------------------------------------------------------------------- read
+
+    def _read(self, words: list[_Word], options: Namespace) -> list[str] | int:
+        """Set the options. Returns the words that are left over, or the exit code."""
+        for option in self.options:
+            setattr(
+                options, _attribute(option), False if option.argument == NONE else option.default
+            )
+        seen: list[Option] = []
+        others: list[str] = []
+        for number, (given, values) in enumerate(words):
+            if given is None and self.verbs:
+                options.verb = values[0]
+                rest = self._verb(values[0])._read(words[number + 1 :], options)  # noqa: SLF001
+                if isinstance(rest, int):
+                    return rest
+                others = rest
+                break
+            if given is None:
+                others += values
+            elif given.names[0] == "help":
+                self.print_help()
+                return 1  # as argparse4j 0.7
+            elif given.names[0] == "version":
+                print(version_text())
+                return 0
+            else:
+                self._set(given, values, seen, options)
+        self._check_required(seen)
+        return others
+
+    def _verb(self, name: str) -> "CommandLine":
+        if name not in self.verbs:
+            known = ", ".join(map(repr, self.verbs))
+            self.error(f"invalid choice: {name!r} (choose from {known})")
+        verb: CommandLine = self.verbs[name]
+        return verb
+
+    def _set(
+        self, option: Option, values: Sequence[str], seen: list[Option], options: Namespace
+    ) -> None:
+        for other in seen:
+            if option.either and other.either and other is not option:
+                self._refuse(option, f"not allowed with argument {_names(other)}")
+        seen.append(option)
+        value: Any = [self._value(option, text) for text in values]
+        if isinstance(option.default, tuple):
+            value = (*getattr(options, _attribute(option)), *value)
+        elif option.argument != SEVERAL:
+            value = value[0] if option.argument != NONE else True
+        setattr(options, _attribute(option), value)
+
+    def _value(self, option: Option, text: str) -> object:
+        try:
+            value = option.read(text)
+        except ValueError as error:
+            self._refuse(option, str(error))
+        if option.choices and value not in option.choices:
+            known = ", ".join(map(repr, option.choices))
+            self._refuse(option, f"invalid choice: {value!r} (choose from {known})")
+        return value
+
+    def _check_required(self, seen: list[Option]) -> None:
+        missing = [o for o in self.options if o.required and o not in seen]
+        if missing:
+            self.error(f"argument {_names(missing[-1])} is required")
+        either = [option for option in self.options if option.either]
+        if either and not any(option in seen for option in either):
+            self.error(f"one of the arguments {' '.join(map(_names, either))} is required")
+
+    # ------------------------------------------------------------------------------- help
+
+    def print_help(self) -> None:
+        print(f"{self._usage_line()}\n\n{self.description}\n\n{self.usage()}")
+        for name, line in self.verbs.items():
+            print(f"{name:<{max(map(len, self.verbs))}}  {line.description}")
+
+    def _usage_line(self) -> str:
+        from textwrap import wrap  # noqa: PLC0415 - for mistakes and --help only
+
+        parts = [
+            text if option.required else f"[{text}]"
+            for option in self.options
+            for text in [f"{dashed(option.names[0])} {option.metavar}".rstrip()]
+        ]
+        text = f"usage: {' '.join([self._program, *parts])}{' verb ...' if self.verbs else ''}"
+        return "\n".join(wrap(text, 80, subsequent_indent=" " * 7, break_on_hyphens=False))
+
+
+def connection(line: CommandLine, *letters: str) -> None:
+    """Add `--bootstrap-server` and `--bootstrap-controller`, of which one is required."""
+    servers, controllers = letters[:1], letters[1:]
+    line.value("bootstrap-server", *servers, metavar="host:port,...", help="Brokers.", either=True)
+    line.value(
+        "bootstrap-controller", *controllers,
+        metavar="host:port,...", help="KRaft controllers.", either=True,
+    )  # fmt: skip
+
+
+def _attribute(option: Option) -> str:
+    return re.sub(r"\W", "_", option.names[0])
+
+
+def _names(option: Option) -> str:
+    return "/".join(map(dashed, option.names))
 
 
 def integer(text: str) -> int:
@@ -132,15 +249,15 @@ def double(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"could not convert '{text}' to Double (For input string: \"{text}\")"
-        ) from None
+        raise _not_a(text, "Double") from None
 
 
 def _number(text: str, bits: int, name: str) -> int:
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if digits.isascii() and digits.isdecimal() and -(1 << bits - 1) <= int(text) < 1 << bits - 1:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f"could not convert '{text}' to {name} (For input string: \"{text}\")"
-    )
+    number = java_integer(text, bits)
+    if number is None:
+        raise _not_a(text, name)
+    return number
+
+
+def _not_a(text: str, name: str) -> ValueError:
+    return ValueError(f"could not convert '{text}' to {name} (For input string: \"{text}\")")

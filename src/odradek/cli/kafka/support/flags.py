@@ -6,15 +6,15 @@
     flags = parser.parse(["--topic=a", "--list"])
     flags.has("list"), flags.value("topic")
 
-The differences from `argparse`: `-list` is `--list`; a value may begin with a dash (`--time -1`); a
-value after `=` of a flag without a value is ignored; an option may be given many times, which is an
-error only if a single value is read; options cannot be abbreviated; other words are ignored.
+`-list` is `--list`; a value may begin with a dash (`--time -1`); a value after `=` of a flag
+without a value is ignored; an option may be given many times, which is an error only if a single
+value is read; options cannot be abbreviated; other words are ignored.
 Messages and exit codes are Kafka's (`CommandLineUtils`).
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
 
 from odradek.model.errors import OdradekError
 
@@ -22,6 +22,7 @@ KAFKA_VERSION: Final = "3.9.2"
 NONE: Final = "none"
 REQUIRED: Final = "required"
 OPTIONAL: Final = "optional"
+SEVERAL: Final = "several"
 
 _WIDTH: Final = 80
 _HELP_COLUMN: Final = 34
@@ -48,12 +49,18 @@ class Option(NamedTuple):
     """One option, under each of its names."""
 
     names: tuple[str, ...]
-    argument: str  # NONE, REQUIRED or OPTIONAL
+    argument: str  # NONE, REQUIRED, OPTIONAL or SEVERAL
     metavar: str
     help: str
-    separator: str | None  # splits one value into several
-    integer: bool
+    separator: str | None = None  # splits one value into several
+    integer: bool = False
     only_with: tuple[str, ...] = ()  # it is allowed only with one of these
+    # For `odradek.cli.kafka.support.arguments`.
+    read: Callable[[str], Any] = str  # raises ValueError
+    default: Any = None  # of a repeated option: a tuple
+    required: bool = False
+    either: bool = False  # of all options with this mark one has to be given, and only one
+    choices: tuple[object, ...] = ()
 
     def __str__(self) -> str:
         return f"[{', '.join(self.names)}]"
@@ -125,12 +132,20 @@ def to_integer(value: str, name: str, *, bits: int = 32) -> int:
     Raises:
         FlagError: it is not a number of so many bits.
     """
-    digits = value[1:] if value[:1] in ("-", "+") else value
-    if digits.isascii() and digits.isdecimal() and -(1 << bits - 1) <= int(value) < 1 << bits - 1:
-        return int(value)
-    raise FlagError(
-        f"Cannot parse argument '{value}' of option {name}", "OptionArgumentConversionException"
-    )
+    number = java_integer(value, bits)
+    if number is None:
+        raise FlagError(
+            f"Cannot parse argument '{value}' of option {name}", "OptionArgumentConversionException"
+        )
+    return number
+
+
+def java_integer(text: str, bits: int = 32) -> int | None:
+    """A number as Java's `parseInt` and `parseLong` take it; None if it is not one."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits.isascii() and digits.isdecimal() and -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+        return int(text)
+    return None
 
 
 class Parser:
@@ -140,34 +155,25 @@ class Parser:
         self.description = description
         self._options: dict[str, Option] = {}
         self._order: list[Option] = []
+        self.verbs: dict[str, Any] = {}  # the parser of each verb
 
     # ----------------------------------------------------------------------- declare
 
-    def flag(self, *names: str, help: str, only_with: tuple[str, ...] = ()) -> None:  # noqa: A002
-        """An option without a value."""
-        self._add(Option(names, NONE, "", help, None, integer=False, only_with=only_with))
+    def flag(self, *names: str, help: str, **more: Any) -> None:  # noqa: A002
+        """An option without a value; `more` are fields of `Option`."""
+        self._add(Option(names, NONE, "", help, **more))
 
-    def value(
-        self,
-        *names: str,
-        metavar: str,
-        help: str,  # noqa: A002
-        separator: str | None = None,
-        integer: bool = False,
-    ) -> None:
+    def value(self, *names: str, metavar: str, help: str = "", **more: Any) -> None:  # noqa: A002
         """An option with a value."""
-        self._add(Option(names, REQUIRED, metavar, help, separator, integer))
+        self._add(Option(names, REQUIRED, metavar, help, **more))
 
-    def optional(
-        self,
-        *names: str,
-        metavar: str,
-        help: str,  # noqa: A002
-        integer: bool = False,
-        only_with: tuple[str, ...] = (),
-    ) -> None:
+    def values(self, *names: str, metavar: str, help: str) -> None:  # noqa: A002
+        """An option with values, to the next option."""
+        self._add(Option(names, SEVERAL, metavar, help))
+
+    def optional(self, *names: str, metavar: str, help: str, **more: Any) -> None:  # noqa: A002
         """An option that may have a value."""
-        self._add(Option(names, OPTIONAL, metavar, help, None, integer, only_with))
+        self._add(Option(names, OPTIONAL, metavar, help, **more))
 
     def common(self) -> None:
         """Declare --help and --version, which every tool has."""
@@ -323,9 +329,11 @@ class Parser:
             "------".ljust(_HELP_COLUMN) + "-" * 11,
         ]
         for option in sorted(self._order, key=lambda o: o.names):
-            names = ", ".join(f"--{name}" for name in option.names)
-            value = {NONE: "", REQUIRED: f" <{option.metavar}>", OPTIONAL: f" [{option.metavar}]"}
-            left = names + value[option.argument]
+            names = ", ".join(map(dashed, option.names))
+            shown = (
+                f" [{option.metavar}]" if option.argument == OPTIONAL else f" <{option.metavar}>"
+            )
+            left = names + ("" if option.argument == NONE else shown)
             text = wrap(option.help, _WIDTH - _HELP_COLUMN) or [""]
             if len(left) >= _HELP_COLUMN:
                 lines.append(left)
@@ -340,6 +348,11 @@ def version_text() -> str:
     from odradek import __version__  # noqa: PLC0415 - for --version only
 
     return f"{KAFKA_VERSION} (Odradek {__version__})"
+
+
+def dashed(name: str) -> str:
+    """A name as the help and the messages of argparse4j show it."""
+    return f"--{name}" if len(name) > 1 else f"-{name}"
 
 
 def _all(option: Option) -> str:
