@@ -31,7 +31,7 @@ from odradek.client.admin.topics import NewTopic, create_topics, delete_topics
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.consumer import Consumer as OurConsumer
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import OffsetAndMetadata
+from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.client.producer.batches import Delivery
 from odradek.client.producer.producer import Producer as OurProducer
 from odradek.client.producer.settings import ProducerSettings

@@ -17,8 +17,8 @@ import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import IllegalStateError
+from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError

@@ -43,7 +43,7 @@ class Notes:
 async def ours(bootstrap: str, group: str, topic: str, notes: Notes) -> None:
     from odradek.client.consumer.consumer import Consumer  # noqa: PLC0415 - one client or the other
     from odradek.client.consumer.settings import COOPERATIVE, ConsumerSettings  # noqa: PLC0415
-    from odradek.client.consumer.subscription import OffsetAndMetadata  # noqa: PLC0415
+    from odradek.client.group.offsets import OffsetAndMetadata  # noqa: PLC0415
     from odradek.model.errors import ApiError, OdradekError  # noqa: PLC0415
     from odradek.model.partition import TopicPartition  # noqa: PLC0415
 

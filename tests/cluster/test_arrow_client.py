@@ -9,7 +9,7 @@ import pytest
 from brokers import BrokerProcess
 
 from odradek.client import arrow
-from odradek.client.arrow.cluster import ArrowCluster
+from odradek.client.arrow.cluster import partitions_by_topic
 from odradek.client.arrow.encode import ColumnError
 from odradek.client.arrow.fetch import DataLossError, FetchSettings, Range, RangeFetcher
 from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, ProducerStateError
@@ -204,7 +204,7 @@ def test_a_producer_whose_send_has_failed_writes_nothing_out_of_sequence(servers
 
     async def send():
         settings = ClientSettings.from_properties({"bootstrap.servers": servers})
-        async with await ArrowCluster.connect(settings) as cluster:
+        async with await Cluster.connect(settings) as cluster:
             producer = await ArrowProducer.open(cluster)
             with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
                 await producer.send("gap", pa.table({"value": [bytes(5_000)]}))
@@ -219,7 +219,7 @@ def test_a_send_outside_of_a_transaction_is_refused(servers):
 
     async def send():
         settings = ClientSettings.from_properties({"bootstrap.servers": servers})
-        async with await ArrowCluster.connect(settings) as cluster:
+        async with await Cluster.connect(settings) as cluster:
             producer = ArrowProducer(
                 cluster, ProducerSettings(transactional_id="t"), now_ms=lambda: 0
             )
@@ -240,9 +240,9 @@ def test_what_is_fetched_ahead_stays_within_bounds(servers):
     async def read():
         connection = ClientSettings.from_properties({"bootstrap.servers": servers})
         most = total = 0
-        async with await ArrowCluster.connect(connection) as cluster:
+        async with await Cluster.connect(connection) as cluster:
             ranges = {TopicPartition("bounds", n): Range(0, 1_000) for n in range(4)}
-            await cluster.partitions(["bounds"])
+            await partitions_by_topic(cluster, ["bounds"])
             fetcher = RangeFetcher(cluster, ranges, settings)
             while (fetched := await fetcher.next()) is not None:
                 total += len(fetched.records)

@@ -15,9 +15,8 @@ from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from odradek.client import arrow
-from odradek.client.admin.groups import list_transactions
+from odradek.client.admin.groups import committed_offsets, list_transactions
 from odradek.client.arrow import _settings
-from odradek.client.arrow.cluster import ArrowCluster
 from odradek.client.arrow.loop import LoopThread
 from odradek.client.cluster import Cluster
 from odradek.spark.lag import lag_of
@@ -240,9 +239,9 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
 
     thread = LoopThread()
     try:
-        cluster = thread.run(ArrowCluster.connect(_settings(servers, None)))
+        cluster = thread.run(Cluster.connect(_settings(servers, None)))
         partitions = [arrow.TopicPartition(source, n) for n in range(2)]
-        found = thread.run(cluster.committed_offsets(f"{source}-lag"))
+        found = thread.run(committed_offsets(cluster, f"{source}-lag"))
         thread.run(cluster.close())
     finally:
         thread.close()
@@ -250,7 +249,7 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
     ends = json.loads(query.recentProgress[-1].sources[0].endOffset)[source]
     # Spark tells a source of a batch's end when the next one begins: the last may not be there.
     assert set(found) == set(partitions)
-    assert all(0 < offset <= ends[str(name.partition)] for name, (offset, _) in found.items())
+    assert all(0 < at.offset <= ends[str(name.partition)] for name, at in found.items())
 
 
 TWO = StructType([StructField("value", BinaryType()), StructField("topic", StringType())])

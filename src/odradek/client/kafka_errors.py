@@ -273,11 +273,19 @@ def exception_of(error: ApiError) -> tuple[str, str]:
     return exception_name(error.code), error.message or message_of_code(error.code)
 
 
+def failure(code: int, message: str | None = None) -> ApiError | None:
+    """The outcome of one item of a response: an error, or None."""
+    if not code:
+        return None
+    return ApiError(known_code(code), message or message_of_code(code))
+
+
 def check(code: int, message: str | None = None) -> None:
     """Raise the error of a response, if there is one.
 
     Raises:
         ApiError: with the response's message, or else the code's own.
     """
-    if code:
-        raise ApiError(known_code(code), message or message_of_code(code))
+    error = failure(code, message)
+    if error is not None:
+        raise error

@@ -100,6 +100,11 @@ class ClusterMetadata:
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The leader epoch of a partition; -1 if the partition is not cached."""
+        state = self.state(partition)
+        return -1 if state is None else state.leader_epoch
+
     def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic, in order; empty if the topic is not cached."""
         state = self.topics.get(topic)

@@ -4,6 +4,7 @@ Values only, with their invariants. How this state changes is in `odradek.contro
 whole cluster) and in `odradek.replica` (one broker).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -26,6 +27,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The indexes of partitions by topic, in the given order."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

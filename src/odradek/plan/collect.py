@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import odradek.client.admin.groups as admin_groups
 import odradek.client.admin.partitions as admin_partitions
 import odradek.client.admin.topics as admin
-from odradek.client.cluster import GROUP_COORDINATOR, Cluster
+from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import LATEST, MAX_TIMESTAMP, ListedOffset, try_to_list_offsets
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
@@ -43,6 +44,10 @@ BROKER_THROTTLES: Final = (
 TOPIC_THROTTLES: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
+)
+_NOT_AUTHORIZED: Final = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
 _GROUPS_MAX: Final = 1_000
 _REACH_S: Final = 3.0
@@ -333,9 +338,7 @@ async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupFacts]:
             states[group.group_id] = group.group_state
     committed = {name: await _committed(cluster, name) for name in sorted(states)[:_GROUPS_MAX]}
     wanted = {partition for found in committed.values() for partition in found}
-    ends = await admin_partitions.list_offsets(
-        cluster, dict.fromkeys(sorted(wanted), admin_partitions.LATEST)
-    )
+    ends = await try_to_list_offsets(cluster, dict.fromkeys(sorted(wanted), LATEST))
     groups = []
     for name, found in committed.items():
         lag = 0
@@ -348,27 +351,14 @@ async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupFacts]:
 
 
 async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    from odradek.wire.messages import offset_fetch as wire  # noqa: PLC0415
-
-    connection = await cluster.coordinator(GROUP_COORDINATOR, group)
-    request = wire.OffsetFetchRequest(group_id=group, topics=None)
-    if connection.version_of(wire.OffsetFetchRequest.SCHEMA.api_key or 0) >= 8:
-        request = wire.OffsetFetchRequest(
-            groups=[wire.OffsetFetchRequestGroup(group_id=group, topics=None)]
-        )
-    response = await connection.request(request, wire.OffsetFetchResponse)
-    rows = [
-        (t.name, p.partition_index, p.committed_offset)
-        for t in response.topics
-        for p in t.partitions
-    ]
-    rows += [
-        (t.name, p.partition_index, p.committed_offset)
-        for each in response.groups
-        for t in each.topics
-        for p in t.partitions
-    ]
-    return {TopicPartition(name, number): offset for name, number, offset in rows if offset >= 0}
+    """The committed offsets of a group; none if this client is not authorized to read them."""
+    try:
+        found = await admin_groups.committed_offsets(cluster, group)
+    except ApiError as error:
+        if error.code in _NOT_AUTHORIZED:
+            return {}
+        raise
+    return {partition: committed.offset for partition, committed in found.items()}
 
 
 async def _open_transactions(
@@ -381,11 +371,9 @@ async def _open_transactions(
     from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
 
     led = [partition for partition, held in picture.partitions.items() if held.leader >= 0]
-    specs = dict.fromkeys(sorted(led), admin_partitions.LATEST)
-    ends = await admin_partitions.list_offsets(cluster, specs)
-    stable = await admin_partitions.list_offsets(
-        cluster, specs, isolation_level=admin_partitions.READ_COMMITTED
-    )
+    specs = dict.fromkeys(sorted(led), LATEST)
+    ends = await try_to_list_offsets(cluster, specs)
+    stable = await try_to_list_offsets(cluster, specs, reads_committed=True)
     found: dict[TopicPartition, list[OpenProducer]] = {}
     for partition in specs:
         end, last_stable = ends[partition], stable[partition]
@@ -443,16 +431,16 @@ async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartit
         if "delete" in values.get("cleanup.policy", "delete") and values.get("retention.ms") != "-1"
     }
     asked = {
-        partition: admin_partitions.MAX_TIMESTAMP
+        partition: MAX_TIMESTAMP
         for partition, held in sorted(picture.partitions.items())
         if partition.topic in retained and held.leader >= 0
     }
-    response = await admin_partitions.list_offsets(cluster, asked)
+    response = await try_to_list_offsets(cluster, asked)
     for found in response.values():
         if isinstance(found, ApiError) and found.code == ErrorCode.UNSUPPORTED_VERSION:
             raise found  # brokers before 3.0
     return {
         partition: found.timestamp_ms
         for partition, found in response.items()
-        if isinstance(found, admin_partitions.ListedOffset)
+        if isinstance(found, ListedOffset)
     }

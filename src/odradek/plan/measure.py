@@ -17,15 +17,14 @@ from typing import Final, NamedTuple
 
 import odradek.client.admin.topics as admin
 from odradek.client.admin.partitions import (
-    EARLIEST,
     PREFERRED,
     alter_reassignments,
     elect_leaders,
-    list_offsets,
     list_reassignments,
 )
 from odradek.client.cluster import FETCH, Cluster
 from odradek.client.connection import Connection
+from odradek.client.fetch.offsets import EARLIEST, list_offsets
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.placement.sizing import BATCH_BYTES, Throughput
@@ -305,10 +304,8 @@ async def sample_keys(cluster: Cluster, topic: str, count: int) -> list[bytes | 
     starts = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     keys: list[bytes | None] = []
     for partition in partitions:
-        start = starts[partition]
-        if isinstance(start, ApiError):
-            raise start
-        keys += await _keys_of(cluster, partition, start.offset, -(-count // len(partitions)))
+        start = starts[partition].offset
+        keys += await _keys_of(cluster, partition, start, -(-count // len(partitions)))
     return keys
 
 

@@ -11,9 +11,8 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from odradek.client.arrow.cluster import ArrowCluster
 from odradek.client.arrow.loop import LoopThread
-from odradek.client.cluster import BootstrapError
+from odradek.client.cluster import BootstrapError, Cluster
 from odradek.client.security.protocol import AuthenticationError
 from odradek.spark.options import client_settings
 
@@ -30,7 +29,7 @@ class Connections:
         self._pid = -1
         self._thread: LoopThread | None = None
         self._is_settled = False
-        self._clusters: OrderedDict[tuple[tuple[str, str], ...], ArrowCluster] = OrderedDict()
+        self._clusters: OrderedDict[tuple[tuple[str, str], ...], Cluster] = OrderedDict()
 
     @property
     def thread(self) -> LoopThread:
@@ -45,7 +44,7 @@ class Connections:
         """Run a coroutine on the loop and return its result."""
         return self.thread.run(work)
 
-    def cluster(self, kafka: Mapping[str, str], what: str) -> ArrowCluster:
+    def cluster(self, kafka: Mapping[str, str], what: str) -> Cluster:
         """The cluster of these client properties, connected; `what` it is for is in error texts.
 
         Raises:
@@ -58,7 +57,7 @@ class Connections:
         if cluster is None:
             settings = client_settings(kafka, client_id="odradek-spark")
             try:
-                cluster = thread.run(ArrowCluster.connect(settings))
+                cluster = thread.run(Cluster.connect(settings))
             except AuthenticationError as error:
                 raise AuthenticationError(f"{what}: {error}") from None
             except BootstrapError as error:

@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from odradek.client.arrow.cluster import ArrowCluster, UnknownTopicError
+from odradek.client.arrow.cluster import UnknownTopicError, partitions_by_topic, topic_names
+from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import list_offsets
 from odradek.model.partition import TopicPartition
 from odradek.spark.offsets import LostDataError, Piece
 from odradek.spark.options import EARLIEST, LATEST, OptionError, QueryBound, ReadOptions
@@ -14,7 +16,7 @@ _log = logging.getLogger("odradek.spark")
 _UNSET: Final = -1
 
 
-async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[TopicPartition]:
+async def partitions_of(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
     """The partitions of the query's topics, as the cluster has them now.
 
     The metadata of a missing topic is requested again, as often as the options allow.
@@ -25,7 +27,7 @@ async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[Top
     missing_ms = options.offset_retries * options.offset_retry_ms
     if options.assign:
         assigned = {partition.topic for partition in options.assign}
-        there = await cluster.partitions(assigned, missing_ms=missing_ms)
+        there = await partitions_by_topic(cluster, assigned, missing_ms=missing_ms)
         for partition in options.assign:
             if partition.partition not in there[partition.topic]:
                 raise UnknownTopicError(
@@ -37,15 +39,15 @@ async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[Top
     if options.pattern is not None:
         pattern = re.compile(options.pattern)
         # A match anywhere in the name, as in the connector.
-        topics = tuple(topic for topic in await cluster.topics() if pattern.search(topic))
+        topics = tuple(topic for topic in await topic_names(cluster) if pattern.search(topic))
         if not topics:
             return []
-    there = await cluster.partitions(topics, missing_ms=missing_ms)
+    there = await partitions_by_topic(cluster, topics, missing_ms=missing_ms)
     return [TopicPartition(topic, number) for topic in topics for number in there[topic]]
 
 
 async def offsets_at(
-    cluster: ArrowCluster,
+    cluster: Cluster,
     options: ReadOptions,
     place: QueryBound,
     partitions: list[TopicPartition],
@@ -99,28 +101,29 @@ def _listed_names(partitions: Iterable[TopicPartition]) -> str:
 
 
 async def _listed(
-    cluster: ArrowCluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     if not wanted:
         return {}
-    return await cluster.list_offsets(wanted, committed=options.committed)
+    found = await list_offsets(cluster, wanted, reads_committed=options.committed)
+    return {partition: listed.offset for partition, listed in found.items()}
 
 
 async def latest(
-    cluster: ArrowCluster, options: ReadOptions, partitions: Iterable[TopicPartition]
+    cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The end offset of each partition for a reader with these options."""
     return await _listed(cluster, options, dict.fromkeys(partitions, LATEST))
 
 
 async def earliest(
-    cluster: ArrowCluster, options: ReadOptions, partitions: Iterable[TopicPartition]
+    cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The log start offset of each partition."""
     return await _listed(cluster, options, dict.fromkeys(partitions, EARLIEST))
 
 
-async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piece]:
+async def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[Piece]:
     """The ranges of a batch query.
 
     Raises:
@@ -147,7 +150,7 @@ async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piec
 
 
 async def _within_log(
-    cluster: ArrowCluster, options: ReadOptions, ends: dict[TopicPartition, int]
+    cluster: Cluster, options: ReadOptions, ends: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The requested ends, each at most its partition's high watermark.
 
@@ -158,7 +161,7 @@ async def _within_log(
     if options.end.kind != "offset" or not asked:
         return ends
     # Not the last stable offset: the read waits for open transactions.
-    for name, last in (await cluster.list_offsets(dict.fromkeys(asked, LATEST))).items():
+    for name, (last, *_) in (await list_offsets(cluster, dict.fromkeys(asked, LATEST))).items():
         if ends[name] > last:
             lost(options, f"{name}: offsets up to {ends[name]} were requested, the partition ends "
                           f"at {last}")  # fmt: skip

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from odradek.client.arrow.cluster import ArrowCluster
+from odradek.client.cluster import Cluster
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
@@ -51,7 +51,7 @@ class TopicStreamReader(QuickAcknowledged, DataSourceStreamReader, SupportsTrigg
         """The start offsets of a query without a checkpoint."""
         return to_json(CONNECTIONS.run(self._initial(self._cluster())))
 
-    async def _initial(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
+    async def _initial(self, cluster: Cluster) -> dict[TopicPartition, int]:
         partitions = await partitions_of(cluster, self._options)
         return await offsets_at(
             cluster, self._options, self._options.start, partitions, side="starting"
@@ -104,11 +104,11 @@ class TopicStreamReader(QuickAcknowledged, DataSourceStreamReader, SupportsTrigg
         """The end offsets of the partitions, for the query's progress."""
         return to_json(self._known) if self._known else None
 
-    async def _ends(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
+    async def _ends(self, cluster: Cluster) -> dict[TopicPartition, int]:
         seen = await self._look(cluster, {})
         return await latest(cluster, self._options, seen.partitions)
 
-    async def _look(self, cluster: ArrowCluster, begin: dict[TopicPartition, int]) -> Seen:
+    async def _look(self, cluster: Cluster, begin: dict[TopicPartition, int]) -> Seen:
         """Read the metadata of the query's topics.
 
         Raises:
@@ -123,7 +123,7 @@ class TopicStreamReader(QuickAcknowledged, DataSourceStreamReader, SupportsTrigg
 
     async def _begin_of_new(
         self,
-        cluster: ArrowCluster,
+        cluster: Cluster,
         begin: dict[TopicPartition, int],
         end: dict[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
@@ -155,7 +155,7 @@ class TopicStreamReader(QuickAcknowledged, DataSourceStreamReader, SupportsTrigg
 
     async def _pieces(
         self,
-        cluster: ArrowCluster,
+        cluster: Cluster,
         begin: dict[TopicPartition, int],
         upto: dict[TopicPartition, int],
     ) -> list[Piece]:
@@ -184,18 +184,22 @@ class TopicStreamReader(QuickAcknowledged, DataSourceStreamReader, SupportsTrigg
         Progress is in the checkpoint; these offsets are only for Kafka's lag tools. So an error is
         logged, and does not stop the query.
         """
+        from odradek.client.admin.groups import commit_offsets  # noqa: PLC0415  few queries need it
+
         group = self._options.commit_group
         if group is None:
             return
         try:
-            CONNECTIONS.run(self._cluster().commit_offsets(group, from_json(end)))
+            outcomes = CONNECTIONS.run(commit_offsets(self._cluster(), group, from_json(end)))
+            for error in filter(None, outcomes.values()):
+                raise error
         except (OdradekError, ConnectionError) as error:
             _log.warning("offsets of group %s were not committed: %s", group, error)
 
     def stop(self) -> None:
         """The query ends, and this process with it."""
 
-    def _cluster(self) -> ArrowCluster:
+    def _cluster(self) -> Cluster:
         return CONNECTIONS.cluster(self._options.kafka, self._options.subject)
 
 

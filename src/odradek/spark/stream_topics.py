@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from odradek.client.arrow.cluster import ArrowCluster, Patience
+from odradek.client.arrow.cluster import Patience, existing, topic_names
+from odradek.client.cluster import Cluster
 from odradek.model.partition import TopicPartition
 from odradek.spark.options import ReadOptions
 
@@ -34,11 +35,11 @@ class StreamTopics:
         self._ids: dict[str, bytes] = {}
         self._missing: set[str] = set()  # those that a whole timeout was spent on
 
-    async def look(self, cluster: ArrowCluster, begun: Collection[TopicPartition]) -> Seen:
+    async def look(self, cluster: Cluster, begun: Collection[TopicPartition]) -> Seen:
         """Read the metadata of the query's topics; partitions in `begun` have offsets already.
 
         Raises:
-            ApiError, ConnectionError: see `ArrowCluster.retried`.
+            ApiError, ConnectionError: see `client.arrow.cluster.retried`.
         """
         names = await self._names(cluster, begun)
         found = await self.find(cluster, names)
@@ -63,11 +64,11 @@ class StreamTopics:
             kept=[name for name in begun if name.topic not in replaced and self._is_wanted(name)],
         )
 
-    async def find(self, cluster: ArrowCluster, names: Collection[str]) -> dict[str, list[int]]:
+    async def find(self, cluster: Cluster, names: Collection[str]) -> dict[str, list[int]]:
         """The partitions of the topics that exist or appear within the timeout."""
         patience = Patience(cluster.settings.api_timeout_ms)
         while True:
-            found = await cluster.present(names)
+            found = await existing(cluster, names)
             self._missing -= found.keys()
             missing = {name for name in names if name not in found}
             # A deleted topic delays one trigger, not each of them.
@@ -77,11 +78,11 @@ class StreamTopics:
                 self._missing |= missing
                 return found
 
-    async def _names(self, cluster: ArrowCluster, begun: Collection[TopicPartition]) -> list[str]:
+    async def _names(self, cluster: Cluster, begun: Collection[TopicPartition]) -> list[str]:
         if self._pattern is None:
             names = self._options.subscribe or [name.topic for name in self._options.assign]
             return list(dict.fromkeys(names))
-        listed = [topic for topic in await cluster.topics() if self._pattern.search(topic)]
+        listed = [topic for topic in await topic_names(cluster) if self._pattern.search(topic)]
         # The list of topics of a broker that has just started may be incomplete.
         known = [name.topic for name in begun if self._pattern.search(name.topic)]
         return list(dict.fromkeys([*listed, *known]))

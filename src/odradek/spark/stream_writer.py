@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from odradek.client.admin.groups import committed_offsets
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
@@ -72,8 +73,9 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
         # committed offset of the group is read.
         mark = TopicPartition(topic_of_first(batches.first, self._options), 0)
         producer = open_transactional(self._options, self._settings, name)
-        marks = CONNECTIONS.run(producer.committed_offsets(name))
-        done, written = max(marks.values(), default=(-1, ""))
+        cluster = CONNECTIONS.cluster(self._options.kafka, self._options.subject)
+        marks = CONNECTIONS.run(committed_offsets(cluster, name, stable=True))
+        done, written = max(((m.offset, m.metadata) for m in marks.values()), default=(-1, ""))
         if done == batch and written:
             check_same_rows(batch, written, fingerprint(batches))
         if done >= batch:

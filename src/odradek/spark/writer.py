@@ -35,6 +35,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from odradek.client.admin.groups import knows_transactional_id
 from odradek.client.arrow.partition import flat
 from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, end_transaction
 from odradek.client.producer.settings import PRODUCER
@@ -118,7 +119,7 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
 
     def _is_given_up(self) -> bool:
         cluster = CONNECTIONS.cluster(self._options.kafka, self._options.subject)
-        return CONNECTIONS.run(cluster.knows_transactional_id(self._name(_GIVEN_UP)))
+        return CONNECTIONS.run(knows_transactional_id(cluster, self._name(_GIVEN_UP)))
 
     def _name(self, task: int | str) -> str:
         return f"{self._options.transactional_id_prefix}-{self._job}-{task}"

@@ -11,7 +11,7 @@ the client version that a transaction of version 2 needs.
 from typing import Final, NamedTuple
 
 from odradek.model.errors import MalformedRequestError
-from odradek.model.partition import TopicPartition
+from odradek.model.partition import TopicPartition, by_topic
 from odradek.record.records import InvalidRecordError
 from odradek.txn.transaction import NO_PRODUCER_ID, VERSION_2, State, Transaction
 from odradek.wire.codec import decoder, encoder
@@ -134,7 +134,5 @@ def _decode_value(transactional_id: str, value: bytes) -> Transaction:
 
 
 def _by_topic(transaction: Transaction) -> list[PartitionsSchema]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(transaction.partitions):
-        topics.setdefault(topic, []).append(number)
+    topics = by_topic(sorted(transaction.partitions))
     return [PartitionsSchema(topic=name, partition_ids=ids) for name, ids in topics.items()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.arrow.cluster import ArrowCluster
+from odradek.client.cluster import Cluster
 from odradek.spark.connections import Connections
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
@@ -17,7 +17,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connections]:
     async def connect(_: Any) -> object:
         return object()
 
-    monkeypatch.setattr(ArrowCluster, "connect", connect)
+    monkeypatch.setattr(Cluster, "connect", connect)
     made = Connections()
     yield made
     made.thread.close()

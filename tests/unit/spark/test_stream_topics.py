@@ -3,9 +3,15 @@
 import asyncio
 from types import SimpleNamespace
 
+from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.spark.options import read_options
 from odradek.spark.stream_topics import StreamTopics
+from odradek.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -19,13 +25,18 @@ class Brokers:
         self._answers = list(answers)
         self._now = self._answers[0]
 
-    async def present(self, names):
-        self._now = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        self.asked += 1
-        return {name: list(range(self._now[name][1])) for name in names if name in self._now}
+    async def refresh(self, names, *, creating=False):
+        if names is not None:
+            self._now = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            self.asked += 1
+        return MetadataResponse(topics=[self._topic(name) for name in names or self._now])
 
-    async def topics(self):
-        return sorted(self._now)
+    def _topic(self, name):
+        if name not in self._now:
+            return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        topic_id, count = self._now[name]
+        parts = [MetadataResponsePartition(partition_index=number) for number in range(count)]
+        return MetadataResponseTopic(name=name, topic_id=topic_id, partitions=parts)
 
     def topic_id(self, name):
         return self._now[name][0]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import odradek.client.admin.partitions as admin_partitions
 from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
 from odradek.cli.failures import ToolError, java_text, message_of
 from odradek.cli.kafka.clients.client_flags import check_addresses
@@ -15,16 +14,17 @@ from odradek.cli.kafka.support.flags import FlagError, Flags, Parser, UsageError
 from odradek.cli.kafka.support.java import split
 from odradek.cli.kafka.topics import matching_topics
 from odradek.client.cluster import Cluster
+from odradek.client.fetch import offsets
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 
 _TIMES: Final = {
-    "latest": admin_partitions.LATEST,
-    "earliest": admin_partitions.EARLIEST,
-    "max-timestamp": admin_partitions.MAX_TIMESTAMP,
-    "earliest-local": admin_partitions.EARLIEST_LOCAL,
-    "latest-tiered": admin_partitions.LATEST_TIERED,
+    "latest": offsets.LATEST,
+    "earliest": offsets.EARLIEST,
+    "max-timestamp": offsets.MAX_TIMESTAMP,
+    "earliest-local": offsets.EARLIEST_LOCAL,
+    "latest-tiered": offsets.LATEST_TIERED,
 }
 _Filter = Callable[[TopicPartition], bool]
 
@@ -97,7 +97,7 @@ async def _run(cluster: Cluster, flags: Flags) -> int:
     wanted = await _wanted(cluster, flags)
     if not wanted:
         raise ToolError("Could not match any topic-partitions with the specified filters")
-    found = await admin_partitions.list_offsets(cluster, dict.fromkeys(wanted, spec))
+    found = await offsets.try_to_list_offsets(cluster, dict.fromkeys(wanted, spec))
     # Sorted by the whole name: a-10 comes before a-2.
     for partition in sorted(found, key=str):
         listed = found[partition]

@@ -15,7 +15,7 @@ from odradek.cli.failures import ToolError, log_line
 from odradek.cli.kafka.clients.client_flags import check_addresses, unmade, usage_for_bad_flags
 from odradek.cli.kafka.support.flags import Parser
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.list_offsets import list_offsets
+from odradek.client.fetch.offsets import list_offsets
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition

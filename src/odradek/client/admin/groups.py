@@ -7,23 +7,26 @@ They go to the coordinator, which is looked up again after NOT_COORDINATOR. Gene
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from odradek.client.admin.topics import Outcome, ask_leaders, by_topic, failure, persist
+from odradek.client.admin.topics import Outcome, persist
 from odradek.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Cluster
 from odradek.client.connection import Connection
+from odradek.client.fetch.leaders import try_leaders
+from odradek.client.group.offsets import OffsetAndMetadata, offset_fetch, read_offsets
 from odradek.client.group.protocol import decode_assignment
-from odradek.client.kafka_errors import check, known_code
+from odradek.client.kafka_errors import check, failure, known_code
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
-from odradek.model.partition import TopicPartition
+from odradek.model.partition import TopicPartition, by_topic
+from odradek.wire.messages.offset_fetch import OffsetFetchResponse
 from odradek.wire.schema import Message
 
 CONSUMER_PROTOCOL: Final = "consumer"
 DEAD: Final = "Dead"
-_MOVED: Final = (
+_LATER: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
-_BATCHED_FETCH: Final = 8  # from this version OffsetFetch has a list of groups
 
 R = TypeVar("R", bound=Message)
 
@@ -47,7 +50,7 @@ async def ask_coordinator(
         request = message(connection) if callable(message) else message
         response = await connection.request(request, answer)
         for code in codes(response):
-            if code in _MOVED:
+            if code in _LATER:
                 cluster.drop_coordinator(kind, key)
                 raise ApiError(known_code(code))
         return response
@@ -175,52 +178,26 @@ async def _where(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
     return -1, host, int(port)
 
 
-class Committed(NamedTuple):
-    """A committed offset of a group."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-
-
-async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed]:
-    """All committed offsets of a group.
+async def committed_offsets(
+    cluster: Cluster, group_id: str, *, stable: bool = False
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """All committed offsets of a group; `stable` waits for those of pending transactions.
 
     Raises:
         ApiError: the coordinator refuses.
     """
-    from odradek.wire.messages import offset_fetch as wire  # noqa: PLC0415
-
-    def request(connection: Connection) -> Message:
-        if connection.version_of(9) >= _BATCHED_FETCH:
-            asked = wire.OffsetFetchRequestGroup(group_id=group_id, topics=None)
-            return wire.OffsetFetchRequest(groups=[asked])
-        return wire.OffsetFetchRequest(group_id=group_id, topics=None)
-
-    def codes(response: wire.OffsetFetchResponse) -> Iterable[int]:
-        yield response.error_code
-        yield from (group.error_code for group in response.groups)
-
     response = await ask_coordinator(
-        cluster, GROUP_COORDINATOR, group_id, request, wire.OffsetFetchResponse, codes
+        cluster,
+        GROUP_COORDINATOR,
+        group_id,
+        lambda connection: offset_fetch(connection, group_id, None, stable=stable),
+        OffsetFetchResponse,
+        lambda r: read_offsets(r)[1],
     )
-    for code in codes(response):
+    found, codes = read_offsets(response)
+    for code in codes:
         check(code)
-    offsets: dict[TopicPartition, Committed] = {}
-    for topic in response.topics:
-        for p in topic.partitions:
-            check(p.error_code)
-            offsets[TopicPartition(topic.name, p.partition_index)] = Committed(
-                p.committed_offset, p.committed_leader_epoch, p.metadata or ""
-            )
-    for group in response.groups:
-        for many in group.topics:
-            for q in many.partitions:
-                check(q.error_code)
-                offsets[TopicPartition(many.name, q.partition_index)] = Committed(
-                    q.committed_offset, q.committed_leader_epoch, q.metadata or ""
-                )
-    return {partition: response for partition, response in offsets.items() if response.offset >= 0}
+    return found
 
 
 async def commit_offsets(
@@ -406,6 +383,23 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
     )
 
 
+async def knows_transactional_id(cluster: Cluster, transactional_id: str) -> bool:
+    """Whether the coordinator has a transactional id, which expires when it is not used.
+
+    False for brokers before 3.0, which cannot be asked.
+
+    Raises:
+        ApiError: the coordinator refuses.
+    """
+    try:
+        await describe_transaction(cluster, transactional_id)
+    except ApiError as error:
+        if error.code in (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return False
+        raise
+    return True
+
+
 async def transactions_of(
     cluster: Cluster, producers: Collection[int]
 ) -> dict[int, TransactionDescription]:
@@ -462,9 +456,9 @@ async def describe_producers(
     """The active producers of partitions, as the leaders (or one broker) report them."""
     from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
 
-    found: dict[TopicPartition, list[ProducerDescription] | ApiError] = {}
-
-    async def ask(connection: Connection, asked: Sequence[TopicPartition]) -> None:
+    async def ask(
+        connection: Connection, asked: Collection[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerDescription] | ApiError]:
         request = wire.DescribeProducersRequest(
             topics=[
                 wire.TopicRequest(name=name, partition_indexes=indexes)
@@ -472,29 +466,27 @@ async def describe_producers(
             ]
         )
         response = await connection.request(request, wire.DescribeProducersResponse)
-        for topic in response.topics:
-            for p in topic.partitions:
-                found[TopicPartition(topic.name, p.partition_index)] = failure(
-                    p.error_code, p.error_message
-                ) or [
-                    ProducerDescription(
-                        producer.producer_id,
-                        producer.producer_epoch,
-                        producer.coordinator_epoch,
-                        producer.last_sequence,
-                        producer.last_timestamp,
-                        producer.current_txn_start_offset,
-                    )
-                    for producer in p.active_producers
-                ]
+        return {
+            TopicPartition(topic.name, p.partition_index): failure(p.error_code, p.error_message)
+            or [
+                ProducerDescription(
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.coordinator_epoch,
+                    producer.last_sequence,
+                    producer.last_timestamp,
+                    producer.current_txn_start_offset,
+                )
+                for producer in p.active_producers
+            ]
+            for topic in response.topics
+            for p in topic.partitions
+        }
 
     if broker is not None:
         await cluster.refresh()
-        await ask(await cluster.broker(broker), partitions)
-        return found
-    failed = await ask_leaders(cluster, partitions, ask, found)
-    found.update(failed)
-    return found
+        return await ask(await cluster.broker(broker), partitions)
+    return await try_leaders(cluster, dict.fromkeys(partitions), ask)
 
 
 async def abort_transaction(

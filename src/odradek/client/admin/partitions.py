@@ -1,25 +1,19 @@
 """Admin requests about partitions.
 
-Reassignments, elections, log directories, offsets by time, deletion of records. General functions
-are in `odradek.client.admin.topics`.
+Reassignments, elections, log directories, deletion of records. General functions are in
+`odradek.client.admin.topics`, offsets by time in `odradek.client.fetch.offsets`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.topics import (
-    REQUEST_MS,
-    Outcome,
-    ask_controller,
-    ask_leaders,
-    by_topic,
-    failure,
-)
+from odradek.client.admin.topics import REQUEST_MS, Outcome, ask_controller
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
-from odradek.client.kafka_errors import check
-from odradek.model.errors import ApiError, ErrorCode
-from odradek.model.partition import TopicPartition
+from odradek.client.fetch.leaders import try_leaders
+from odradek.client.kafka_errors import check, failure
+from odradek.model.errors import ApiError
+from odradek.model.partition import TopicPartition, by_topic
 
 # -------------------------------------------------------------------------- reassign and elect
 
@@ -228,98 +222,7 @@ async def alter_replica_log_dirs(
     }
 
 
-# -------------------------------------------------------------------------------------- offsets
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-_SPEC_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-
-
-class ListedOffset(NamedTuple):
-    """An offset of ListOffsets; -1 if there is none."""
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-
-
-async def list_offsets(
-    cluster: Cluster,
-    specs: Mapping[TopicPartition, int],
-    *,
-    isolation_level: int = READ_UNCOMMITTED,
-) -> dict[TopicPartition, ListedOffset | ApiError]:
-    """Offsets by time: milliseconds, or LATEST, EARLIEST and so on; from the leaders.
-
-    A partition that does not exist or has no leader is retried until the time-out.
-    """
-    found: dict[TopicPartition, ListedOffset | ApiError] = {}
-
-    async def ask(connection: Connection, partitions: Sequence[TopicPartition]) -> None:
-        found.update(await _offsets_of(connection, partitions, specs, isolation_level))
-
-    failed = await ask_leaders(cluster, list(specs), ask, found)
-    found.update(failed)
-    return {partition: found[partition] for partition in specs}
-
-
-async def _offsets_of(
-    connection: Connection,
-    partitions: Sequence[TopicPartition],
-    specs: Mapping[TopicPartition, int],
-    isolation_level: int,
-) -> dict[TopicPartition, ListedOffset | ApiError]:
-    from odradek.wire.messages import list_offsets as wire  # noqa: PLC0415
-
-    version = connection.version_of(2)
-    found: dict[TopicPartition, ListedOffset | ApiError] = {}
-    able = []
-    for partition in partitions:
-        if version < _SPEC_VERSIONS.get(specs[partition], 0):
-            what = f"Broker {connection.name} does not support {_spec_name(specs[partition])}"
-            found[partition] = ApiError(ErrorCode.UNSUPPORTED_VERSION, what)
-        else:
-            able.append(partition)
-    if not able:
-        return found
-    request = wire.ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation_level,
-        topics=[
-            wire.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    wire.ListOffsetsPartition(
-                        partition_index=index, timestamp=specs[TopicPartition(name, index)]
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in by_topic(able).items()
-        ],
-    )
-    response = await connection.request(request, wire.ListOffsetsResponse)
-    for topic in response.topics:
-        for p in topic.partitions:
-            found[TopicPartition(topic.name, p.partition_index)] = failure(
-                p.error_code
-            ) or ListedOffset(p.offset, p.timestamp, p.leader_epoch)
-    return found
-
-
-def _spec_name(spec: int) -> str:
-    names = {
-        MAX_TIMESTAMP: "MAX_TIMESTAMP",
-        EARLIEST_LOCAL: "EARLIEST_LOCAL_TIMESTAMP",
-        LATEST_TIERED: "LATEST_TIERED_TIMESTAMP",
-    }
-    return f"the {names[spec]} offset spec"
+# -------------------------------------------------------------------------------------- records
 
 
 async def delete_records(
@@ -328,32 +231,29 @@ async def delete_records(
     """Delete records below offsets (-1: the high watermark); the low watermarks by partition."""
     from odradek.wire.messages import delete_records as wire  # noqa: PLC0415
 
-    found: dict[TopicPartition, int | ApiError] = {}
-
-    async def ask(connection: Connection, partitions: Sequence[TopicPartition]) -> None:
+    async def ask(
+        connection: Connection, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | ApiError]:
         request = wire.DeleteRecordsRequest(
             topics=[
                 wire.DeleteRecordsTopic(
                     name=name,
                     partitions=[
                         wire.DeleteRecordsPartition(
-                            partition_index=index, offset=offsets[TopicPartition(name, index)]
+                            partition_index=index, offset=wanted[TopicPartition(name, index)]
                         )
                         for index in indexes
                     ],
                 )
-                for name, indexes in by_topic(partitions).items()
+                for name, indexes in by_topic(wanted).items()
             ],
             timeout_ms=REQUEST_MS,
         )
         response = await connection.request(request, wire.DeleteRecordsResponse)
-        for topic in response.topics:
-            for p in topic.partitions:
-                error = failure(p.error_code)
-                found[TopicPartition(topic.name, p.partition_index)] = (
-                    p.low_watermark if error is None else error
-                )
+        return {
+            TopicPartition(topic.name, p.partition_index): failure(p.error_code) or p.low_watermark
+            for topic in response.topics
+            for p in topic.partitions
+        }
 
-    failed = await ask_leaders(cluster, list(offsets), ask, found)
-    found.update(failed)
-    return {partition: found[partition] for partition in offsets}
+    return await try_leaders(cluster, offsets, ask)

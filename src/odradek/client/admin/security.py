@@ -6,9 +6,9 @@ General functions are in `odradek.client.admin.topics`.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client.admin.topics import Outcome, any_broker, ask_controller, failure
+from odradek.client.admin.topics import Outcome, any_broker, ask_controller
 from odradek.client.cluster import Cluster
-from odradek.client.kafka_errors import check
+from odradek.client.kafka_errors import check, failure
 from odradek.model.errors import ApiError
 
 # --------------------------------------------------------------------------------------- quotas

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
-from odradek.client.kafka_errors import check, known_code, message_of_code
+from odradek.client.kafka_errors import check, failure
 from odradek.client.metadata import Node
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.net.retry import Retries, retry
+from odradek.net.retry import retry
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -43,13 +43,6 @@ T = TypeVar("T")
 
 
 # ------------------------------------------------------------------------------ the ways to ask
-
-
-def failure(code: int, message: str | None = None) -> Outcome:
-    """The outcome of one item of a response: an error, or None."""
-    if not code:
-        return None
-    return ApiError(known_code(code), message or message_of_code(code))
 
 
 async def persist(cluster: Cluster, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -105,92 +98,6 @@ async def any_broker(cluster: Cluster) -> Connection:
         except (ConnectionError, ApiError) as error:
             reasons.append(str(error))
     raise ConnectionError("no broker can be reached: " + "; ".join(reasons))
-
-
-async def ask_leaders(
-    cluster: Cluster,
-    partitions: Sequence[TopicPartition],
-    ask: Callable[[Connection, Sequence[TopicPartition]], Awaitable[None]],
-    found: Mapping[TopicPartition, object],
-) -> dict[TopicPartition, ApiError]:
-    """Send requests to the leaders of partitions, retried while leaders move; returns the errors.
-
-    A topic or partition that does not exist is an error at once.
-    """
-    retries = Retries(cluster.retry_pause_s, deadline_s=cluster.deadline_s())
-    failed: dict[TopicPartition, ApiError] = {}
-    left = list(partitions)
-    while left:
-        response = await cluster.refresh(sorted({partition.topic for partition in left}))
-        missing = _missing(response, left)
-        failed |= missing
-        waiting: dict[TopicPartition, ApiError] = {}
-        for leader, asked in _by_leader(cluster, (p for p in left if p not in missing)).items():
-            for partition, error in (await _ask_one(cluster, leader, asked, ask, found)).items():
-                (waiting if error.code in RETRIABLE else failed)[partition] = error
-        left = list(waiting)
-        if left and not await retries.pause():
-            return failed | waiting
-    return failed
-
-
-async def _ask_one(
-    cluster: Cluster,
-    leader: int,
-    asked: Sequence[TopicPartition],
-    ask: Callable[[Connection, Sequence[TopicPartition]], Awaitable[None]],
-    found: Mapping[TopicPartition, object],
-) -> dict[TopicPartition, ApiError]:
-    """Send requests to one leader; returns the partitions that failed, with their errors."""
-    if leader < 0:
-        return dict.fromkeys(asked, ApiError(ErrorCode.LEADER_NOT_AVAILABLE))
-    try:
-        await ask(await cluster.broker(leader), asked)
-    except ConnectionError as error:
-        return dict.fromkeys(asked, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)))
-    except ApiError as error:
-        return dict.fromkeys(asked, error)
-    outcomes = ((partition, found.get(partition)) for partition in asked)
-    return {p: outcome for p, outcome in outcomes if isinstance(outcome, ApiError)}
-
-
-def _by_leader(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> dict[int, list[TopicPartition]]:
-    groups: dict[int, list[TopicPartition]] = {}
-    for partition in partitions:
-        groups.setdefault(cluster.metadata.leader(partition), []).append(partition)
-    return groups
-
-
-def _missing(
-    response: MetadataResponse, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, ApiError]:
-    topics = {topic.name: topic for topic in response.topics}
-    missing: dict[TopicPartition, ApiError] = {}
-    for partition in partitions:
-        topic = topics.get(partition.topic)
-        if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            missing[partition] = ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Failed to fetch metadata for partition {partition} because metadata for topic "
-                f"`{partition.topic}` could not be found",
-            )
-        elif topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
-            error = failure(topic.error_code)
-            assert error is not None
-            missing[partition] = error
-        elif all(p.partition_index != partition.partition for p in topic.partitions):
-            missing[partition] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return missing
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, sorted."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    return topics
 
 
 # --------------------------------------------------------------------------------------- topics

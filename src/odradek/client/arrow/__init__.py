@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odradek.client.arrow.cluster import EARLIEST, LATEST, ArrowCluster, UnknownTopicError
+from odradek.client.arrow.cluster import UnknownTopicError, partitions_by_topic
 from odradek.client.arrow.decode import (
     ALL_COLUMNS,
     COLUMNS,
@@ -29,6 +29,8 @@ from odradek.client.arrow.decode import (
 from odradek.client.arrow.fetch import DataLossError, FetchSettings, Range, RangeFetcher
 from odradek.client.arrow.loop import LoopThread
 from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, Written
+from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import EARLIEST, LATEST, list_offsets
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
 
@@ -72,6 +74,7 @@ def read_topic(  # noqa: PLR0913 - each by its name
         UnknownTopicError, UnknownColumnError: no such topic, partition or column.
         DataLossError: an offset of the range was deleted.
         ApiError: a broker refuses, or a batch is damaged; names partition and offset.
+        ClientTimeoutError: leaders did not answer within `default.api.timeout.ms`.
         BootstrapError: no broker of `servers` can be reached.
     """
     batches = stream_topic(
@@ -104,7 +107,7 @@ def stream_topic(  # noqa: PLR0913 - each by its name
     fetch = fetch or FetchSettings(committed=committed)
     thread = LoopThread()
     try:
-        cluster = thread.run(ArrowCluster.connect(_settings(servers, properties)))
+        cluster = thread.run(Cluster.connect(_settings(servers, properties)))
         try:
             ranges = thread.run(
                 ranges_of(cluster, topic, start, end, partitions, committed=committed)
@@ -154,7 +157,7 @@ def offsets_of(
     """
 
     async def ask() -> dict[int, Range]:
-        async with await ArrowCluster.connect(_settings(servers, properties)) as cluster:
+        async with await Cluster.connect(_settings(servers, properties)) as cluster:
             found = await ranges_of(cluster, topic, "earliest", "latest", committed=committed)
         return {name.partition: there for name, there in found.items()}
 
@@ -168,7 +171,7 @@ def offsets_of(
 async def _write(
     connection: ClientSettings, topic: str, rows: Any, settings: ProducerSettings | None
 ) -> dict[int, Written]:
-    async with await ArrowCluster.connect(connection) as cluster:
+    async with await Cluster.connect(connection) as cluster:
         producer = await ArrowProducer.open(cluster, settings)
         transactional = settings is not None and settings.transactional_id is not None
         if transactional:
@@ -186,7 +189,7 @@ async def _write(
 
 def stream(
     thread: LoopThread,
-    cluster: ArrowCluster,
+    cluster: Cluster,
     ranges: Mapping[TopicPartition, Range],
     layout: Layout,
     fetch: FetchSettings,
@@ -216,7 +219,7 @@ def stream(
 
 
 async def ranges_of(
-    cluster: ArrowCluster,
+    cluster: Cluster,
     topic: str,
     start: Places,
     end: Places | None,
@@ -229,7 +232,7 @@ async def ranges_of(
     Raises:
         UnknownTopicError: no such topic or partition.
     """
-    there = (await cluster.partitions([topic]))[topic]
+    there = (await partitions_by_topic(cluster, [topic]))[topic]
     named = [places for places in (start, end) if isinstance(places, Mapping)]
     for number in {*(partitions or ()), *(number for places in named for number in places)}:
         if number not in there:
@@ -245,7 +248,7 @@ async def ranges_of(
 
 
 async def _offsets(
-    cluster: ArrowCluster,
+    cluster: Cluster,
     partitions: Sequence[TopicPartition],
     places: Places,
     default: str,
@@ -263,7 +266,8 @@ async def _offsets(
         else:
             offsets[name] = place
     if asked:
-        offsets.update(await cluster.list_offsets(asked, committed=committed))
+        listed = await list_offsets(cluster, asked, reads_committed=committed)
+        offsets.update((name, found.offset) for name, found in listed.items())
     return offsets
 
 

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from odradek.client.arrow.cluster import EARLIEST, LATEST, ArrowCluster, Patience, may_pass
+from odradek.client.arrow.cluster import Patience, may_pass, retried
+from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import EARLIEST, LATEST, list_offsets
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.record.batch import next_offset_at, size_at, whole_batches_end
@@ -78,7 +80,7 @@ class RangeFetcher:
 
     def __init__(
         self,
-        cluster: ArrowCluster,
+        cluster: Cluster,
         ranges: Mapping[TopicPartition, Range],
         settings: FetchSettings | None = None,
     ) -> None:
@@ -141,7 +143,7 @@ class RangeFetcher:
         wanted: dict[int, list[TopicPartition]] = {}
         self._order.rotate(-1)  # the first partitions of a request get the most bytes
         for partition in self._order:
-            source = self._nearer.get(partition, self._cluster.leader_of(partition))
+            source = self._nearer.get(partition, self._cluster.metadata.leader(partition))
             if partition in self._positions and source != NO_LEADER and source not in busy:
                 wanted.setdefault(source, []).append(partition)
         for source, partitions in wanted.items():
@@ -166,9 +168,10 @@ class RangeFetcher:
             code = ErrorCode(answer.error_code)
             await self._later(partitions, ApiError(code, f"fetch from broker {source}"))
             return
+        names = {self._cluster.topic_id(p.topic): p.topic for p in partitions}
         failed: list[tuple[TopicPartition, ApiError]] = []
         for topic in answer.responses:
-            name = topic.topic or self._cluster.topic_name(topic.topic_id)
+            name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 if partition in self._positions:
@@ -277,9 +280,9 @@ class RangeFetcher:
     async def _out_of_range(self, partition: TopicPartition) -> None:
         """The fetch offset was deleted, or does not exist yet: skip or raise."""
         asked = self._positions[partition]
-        earliest = await self._cluster.list_offsets({partition: EARLIEST})
-        latest = await self._cluster.list_offsets({partition: LATEST})
-        first, end = earliest[partition], latest[partition]
+        earliest = await list_offsets(self._cluster, {partition: EARLIEST})
+        latest = await list_offsets(self._cluster, {partition: LATEST})
+        first, end = earliest[partition].offset, latest[partition].offset
         wanted_end = self._ends[partition]
         message = (
             f"{partition}: offset {asked} is out of range; "
@@ -309,11 +312,11 @@ class RangeFetcher:
         await self._look(partitions)
 
     async def _find_leaders(self) -> None:
-        lost = [name for name in self._positions if self._cluster.leader_of(name) == NO_LEADER]
+        lost = self._cluster.metadata.without_leader(self._positions)
         if not lost:
             return
         await self._look(lost)
-        if all(self._cluster.leader_of(name) == NO_LEADER for name in lost):
+        if all(self._cluster.metadata.leader(name) == NO_LEADER for name in lost):
             await self._later(
                 lost, ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{lost[0]} has no leader")
             )
@@ -324,4 +327,4 @@ class RangeFetcher:
         async def ask() -> Any:
             return await self._cluster.refresh(topics)
 
-        await self._cluster.retried(f"leaders of {', '.join(sorted(topics))}", ask)
+        await retried(self._cluster, f"leaders of {', '.join(sorted(topics))}", ask)

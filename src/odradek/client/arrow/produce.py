@@ -25,10 +25,16 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.client.arrow.cluster import ArrowCluster, Patience, may_pass
+from odradek.client.arrow.cluster import (
+    Patience,
+    coordinated,
+    may_pass,
+    partitions_by_topic,
+    retried,
+)
 from odradek.client.arrow.encode import BatchSettings, encode_partition, normalized
 from odradek.client.arrow.partition import partition_rows
-from odradek.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
+from odradek.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Cluster
 from odradek.client.connection import Connection
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
@@ -159,7 +165,7 @@ class ArrowProducer:
     """Writes tables to topics. Opened by `open`; not for concurrent use."""
 
     def __init__(
-        self, cluster: ArrowCluster, settings: ProducerSettings, *, now_ms: Callable[[], int]
+        self, cluster: Cluster, settings: ProducerSettings, *, now_ms: Callable[[], int]
     ) -> None:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = -1
@@ -176,7 +182,7 @@ class ArrowProducer:
     @classmethod
     async def open(
         cls,
-        cluster: ArrowCluster,
+        cluster: Cluster,
         settings: ProducerSettings | None = None,
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -210,7 +216,7 @@ class ArrowProducer:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         rows = normalized(table, now_ms=self._now_ms())
-        count = len((await self._cluster.partitions([topic], creating=True))[topic])
+        count = len((await partitions_by_topic(self._cluster, [topic], creating=True))[topic])
         lines = [
             _Line(partition, self._batches(partition, part))
             for partition, part in self._by_partition(topic, rows, count)
@@ -300,7 +306,7 @@ class ArrowProducer:
             answer = await connection.request(request, AddOffsetsToTxnResponse)
             _check(answer.error_code, f"offsets of {group} into transaction {name}")
 
-        await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, add)
+        await coordinated(self._cluster, TRANSACTION_COORDINATOR, name, add)
         self._has_offsets = True
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for partition, (offset, metadata) in offsets.items():
@@ -331,11 +337,7 @@ class ArrowProducer:
                         f"offset of {result.name}-{each.partition_index} under {group}",
                     )
 
-        await self._cluster.coordinated(GROUP_COORDINATOR, group, send)
-
-    async def committed_offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
-        """See `ArrowCluster.committed_offsets`."""
-        return await self._cluster.committed_offsets(group)
+        await coordinated(self._cluster, GROUP_COORDINATOR, group, send)
 
     def _transaction(self) -> str:
         if self._settings.transactional_id is None or not self._in_transaction:
@@ -357,14 +359,14 @@ class ArrowProducer:
             self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
         if name is not None:
-            await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, ask)
+            await coordinated(self._cluster, TRANSACTION_COORDINATOR, name, ask)
             return
 
         async def ask_any() -> None:
             answer = await self._cluster.refresh(())
             await ask(await self._cluster.broker(min(each.node_id for each in answer.brokers)))
 
-        await self._cluster.retried("a producer id", ask_any)
+        await retried(self._cluster, "a producer id", ask_any)
 
     async def _add_partitions(self, partitions: list[TopicPartition]) -> None:
         new = [partition for partition in partitions if partition not in self._added]
@@ -395,7 +397,7 @@ class ArrowProducer:
                         f"{result.name}-{each.partition_index} into transaction {name}",
                     )
 
-        await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, add)
+        await coordinated(self._cluster, TRANSACTION_COORDINATOR, name, add)
         self._added.update(new)
 
     async def _end(self, *, committed: bool) -> None:
@@ -409,9 +411,7 @@ class ArrowProducer:
 class _Delivery:
     """Sends the batches of all partitions until all are acknowledged."""
 
-    def __init__(
-        self, cluster: ArrowCluster, settings: ProducerSettings, lines: list[_Line]
-    ) -> None:
+    def __init__(self, cluster: Cluster, settings: ProducerSettings, lines: list[_Line]) -> None:
         self._cluster = cluster
         self._settings = settings
         self._lines = deque(lines)
@@ -447,7 +447,7 @@ class _Delivery:
         self._lines.rotate(-1)
         by_leader: dict[int, list[_Line]] = {}
         for line in self._lines:
-            leader = self._cluster.leader_of(line.partition)
+            leader = self._cluster.metadata.leader(line.partition)
             if not line.is_done and leader != NO_LEADER:
                 by_leader.setdefault(leader, []).append(line)
         sent = False
@@ -532,7 +532,8 @@ class _Delivery:
         )
         if not passes or not await self._patience.once_more():
             raise error
-        await self._cluster.retried(
+        await retried(
+            self._cluster,
             "the leaders",
             lambda: self._cluster.refresh({line.partition.topic for line in self._lines}),
         )
@@ -544,7 +545,7 @@ def _check(code: int, what: str) -> None:
 
 
 async def end_transaction(
-    cluster: ArrowCluster, name: str, producer: tuple[int, int], *, committed: bool
+    cluster: Cluster, name: str, producer: tuple[int, int], *, committed: bool
 ) -> None:
     """Commit or abort a transaction that its producer left open; `producer` is its id and epoch.
 
@@ -562,4 +563,4 @@ async def end_transaction(
         answer = await connection.request(request, EndTxnResponse, version_max=_END_VERSION)
         _check(answer.error_code, f"{'commit' if committed else 'abort'} of transaction {name}")
 
-    await cluster.coordinated(TRANSACTION_COORDINATOR, name, end)
+    await coordinated(cluster, TRANSACTION_COORDINATOR, name, end)

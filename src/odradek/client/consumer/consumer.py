@@ -19,9 +19,8 @@ from odradek.client.closing import Closing
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.fetched import ConsumerRecord
 from odradek.client.consumer.fetcher import ConsumerFetcher
-from odradek.client.consumer.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata, SubscriptionState
+from odradek.client.consumer.subscription import SubscriptionState
 from odradek.client.errors import (
     ClientTimeoutError,
     ClosedError,
@@ -30,6 +29,8 @@ from odradek.client.errors import (
     WakeUpError,
     refusal,
 )
+from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, list_offsets
+from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 
@@ -405,7 +406,7 @@ class Consumer(Closing):
 
     async def offsets_for_times(
         self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+    ) -> dict[TopicPartition, ListedOffset]:
         """The first offset at or after each timestamp; -1 if there is no such record."""
         return await list_offsets(
             self._cluster, wanted, reads_committed=self._settings.reads_committed

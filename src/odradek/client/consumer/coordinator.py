@@ -21,9 +21,14 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from odradek.client.cluster import GROUP, GROUP_COORDINATOR, Cluster
 from odradek.client.connection import Connection
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError
 from odradek.client.group.assignors import ASSIGNORS, Assignor, assignor_of
+from odradek.client.group.offsets import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    offset_fetch,
+    read_offsets,
+)
 from odradek.client.group.protocol import (
     NO_GENERATION,
     PROTOCOL_TYPE,
@@ -53,13 +58,7 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from odradek.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
+from odradek.wire.messages.offset_fetch import OffsetFetchResponse
 from odradek.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -71,7 +70,6 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 # JoinGroup is answered when all members have joined, which takes up to the rebalance timeout.
 _JOIN_SLACK_MS: Final = 5_000
-_MANY_GROUPS_FROM: Final = 8
 _IDENTITIES_FROM: Final = 3
 _OTHER_COORDINATOR: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _LATER: Final = (
@@ -621,30 +619,11 @@ class ConsumerCoordinator:
     async def _committed_once(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted(partitions):
-            topics.setdefault(topic, []).append(partition)
         connection = await self._connection()
-        api_key = OffsetFetchRequest.SCHEMA.api_key
-        assert api_key is not None
-        version = connection.version_of(api_key)
-        request = OffsetFetchRequest(require_stable=version >= _MANY_GROUPS_FROM - 1)
-        if version >= _MANY_GROUPS_FROM:
-            wanted = [
-                OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-                for topic, indexes in topics.items()
-            ]
-            request.groups = [OffsetFetchRequestGroup(group_id=self._group_id, topics=wanted)]
-        else:
-            request.group_id = self._group_id
-            request.topics = [
-                OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-                for topic, indexes in topics.items()
-            ]
-        answer = await connection.request(request, OffsetFetchResponse)
-        code, found, codes = _read_offsets(answer)
-        failed = [ErrorCode(each) for each in (code, *codes) if each]
-        if failed:
+        request = offset_fetch(connection, self._group_id, partitions, stable=True)
+        found, codes = read_offsets(await connection.request(request, OffsetFetchResponse))
+        if codes:
+            failed = [ErrorCode(code) for code in codes]
             first = next((each for each in failed if each not in _LATER), failed[0])
             if first in _OTHER_COORDINATOR:
                 self._drop_coordinator()
@@ -679,32 +658,6 @@ class ConsumerCoordinator:
             raise ClientTimeoutError(
                 f"Timeout of {timeout_ms}ms expired before successfully {what}"
             ) from None
-
-
-def _read_offsets(
-    answer: OffsetFetchResponse,
-) -> tuple[int, dict[TopicPartition, OffsetAndMetadata], list[int]]:
-    """The error of the response, the committed offsets, and the errors of single partitions."""
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    codes: list[int] = []
-    code = answer.error_code
-    parts = [(t.name, p) for t in answer.topics for p in t.partitions]
-    for group in answer.groups:
-        code = group.error_code
-        for topic in group.topics:
-            for each in topic.partitions:
-                codes.append(each.error_code)
-                if each.committed_offset >= 0 and not each.error_code:
-                    found[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
-                        each.committed_offset, each.committed_leader_epoch, each.metadata or ""
-                    )
-    for name, part in parts:
-        codes.append(part.error_code)
-        if part.committed_offset >= 0 and not part.error_code:
-            found[TopicPartition(name, part.partition_index)] = OffsetAndMetadata(
-                part.committed_offset, part.committed_leader_epoch, part.metadata or ""
-            )
-    return code, found, codes
 
 
 def _check(code: int, what: str) -> None:

@@ -11,10 +11,10 @@ from typing import Final
 from odradek.client.cluster import FETCH, Cluster
 from odradek.client.consumer.fetch_sessions import FetchSessionHandler, Wanted
 from odradek.client.consumer.fetched import Aborted, CompletedFetch, ConsumerRecord
-from odradek.client.consumer.list_offsets import EARLIEST, LATEST
 from odradek.client.consumer.settings import ConsumerSettings
 from odradek.client.consumer.subscription import AssignedPartition, SubscriptionState
 from odradek.client.errors import NoOffsetError
+from odradek.client.fetch.offsets import EARLIEST, LATEST
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData

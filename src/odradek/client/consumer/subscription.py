@@ -1,30 +1,12 @@
 """The assigned partitions of a consumer with their positions (Java's SubscriptionState). Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from odradek.client.group.protocol import NO_GENERATION
+from odradek.client.group.offsets import NO_LEADER_EPOCH, OffsetAndMetadata
 from odradek.model.partition import TopicPartition
 
 NO_OFFSET: Final = -1
-NO_LEADER_EPOCH: Final = -1
-
-
-class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, or a committed one, with leader epoch and metadata."""
-
-    offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
-    metadata: str = ""
-
-
-class GroupMetadata(NamedTuple):
-    """Group id, generation and member id: a transaction sends them with the group's offsets."""
-
-    group_id: str
-    generation: int = NO_GENERATION
-    member_id: str = ""
-    instance_id: str | None = None
 
 
 class AssignedPartition:

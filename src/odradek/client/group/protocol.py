@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.model.errors import MalformedRequestError
-from odradek.model.partition import TopicPartition
+from odradek.model.partition import TopicPartition, by_topic
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.messages.consumer_protocol import (
     AssignedPartitions,
@@ -49,7 +49,7 @@ def encode_subscription(member: MemberSubscription) -> bytes:
         user_data=member.user_data,
         owned_partitions=[
             OwnedPartitions(topic=topic, partitions=partitions)
-            for topic, partitions in by_topic(member.owned).items()
+            for topic, partitions in by_topic(sorted(member.owned)).items()
         ],
         generation_id=member.generation,
         rack_id=member.rack,
@@ -85,7 +85,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedPartitions(topic=topic, partitions=indexes)
-            for topic, indexes in by_topic(partitions).items()
+            for topic, indexes in by_topic(sorted(partitions)).items()
         ]
     )
     body = encoder(ConsumerProtocolAssignment, _VERSION_MAX)(message)
@@ -109,14 +109,6 @@ def decode_assignment(data: Buffer) -> list[TopicPartition]:
     ]
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, both sorted."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
-    return topics
-
-
 def _version(data: Buffer) -> tuple[int, memoryview]:
     view = memoryview(data)
     if len(view) < _SHORT.size:
@@ -132,7 +124,7 @@ def _version(data: Buffer) -> tuple[int, memoryview]:
 
 def encode_sticky(owned: Sequence[TopicPartition], generation: int) -> bytes:
     """The user data of the sticky assignor."""
-    topics = by_topic(owned)
+    topics = by_topic(sorted(owned))
     out = bytearray(_INT.pack(len(topics)))
     for topic, partitions in topics.items():
         name = topic.encode()

@@ -55,7 +55,7 @@ from odradek.wire.messages.produce import (
 from odradek.wire.schema import Buffer
 
 if TYPE_CHECKING:
-    from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
+    from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
     from odradek.client.producer.transactions import TransactionManager
 
 _log: Final = logging.getLogger("odradek.client")

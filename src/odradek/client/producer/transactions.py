@@ -22,8 +22,8 @@ from odradek.client.cluster import (
     Cluster,
 )
 from odradek.client.connection import Connection
-from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError, IllegalStateError
+from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
 from odradek.client.producer.batches import NO_PRODUCER, ProducerIdAndEpoch
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode

@@ -25,8 +25,8 @@ from odradek.client.cluster import Cluster
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.fetched import ConsumerRecord
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError
+from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 from odradek.client.settings import ClientSettings

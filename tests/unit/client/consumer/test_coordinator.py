@@ -7,8 +7,8 @@ from tests.unit.client.fakes import FakeCluster
 
 from odradek.client.consumer.coordinator import CommitFailedError, ConsumerCoordinator
 from odradek.client.consumer.settings import COOPERATIVE, ConsumerSettings
-from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError
+from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.client.group.protocol import (
     MemberSubscription,
     decode_assignment,

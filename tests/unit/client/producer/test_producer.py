@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from tests.unit.client.fakes import FakeCluster
 
-from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.client.errors import (
     ClientTimeoutError,
     ClosedError,
     IllegalStateError,
     RecordTooLargeError,
 )
+from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
 from odradek.client.producer.batches import PartitionQueue, ProducerIdAndEpoch
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings

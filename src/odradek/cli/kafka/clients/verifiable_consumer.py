@@ -16,8 +16,8 @@ from odradek.cli.signals import Stopping
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.fetched import ConsumerRecord
 from odradek.client.consumer.settings import RANGE, ConsumerSettings
-from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import WakeUpError
+from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 

@@ -23,8 +23,8 @@ from odradek.cli.kafka.support.flags import Flags, Parser, to_integer
 from odradek.cli.kafka.support.java import hash_order, partition_hash, split, string_hash
 from odradek.cli.kafka.support.json_files import read_text
 from odradek.client.admin.groups import commit_offsets, committed_offsets, describe_group
-from odradek.client.admin.partitions import EARLIEST, LATEST, ListedOffset, list_offsets
 from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
@@ -183,7 +183,7 @@ async def _wanted(
 
 
 async def _listed(cluster: Cluster, partitions: Collection[TopicPartition], spec: int) -> Offsets:
-    listed = await list_offsets(cluster, dict.fromkeys(partitions, spec))
+    listed = await try_to_list_offsets(cluster, dict.fromkeys(partitions, spec))
     return {partition: _offset(found) for partition, found in listed.items()}
 
 

@@ -11,14 +11,14 @@ from odradek.cli.kafka.support.flags import Flags
 from odradek.cli.kafka.support.java import hash_order, partition_hash
 from odradek.client.admin.groups import (
     DEAD,
-    Committed,
     GroupDescription,
     MemberDescription,
     committed_offsets,
     describe_group,
 )
-from odradek.client.admin.partitions import LATEST, ListedOffset, list_offsets
 from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import LATEST, ListedOffset, try_to_list_offsets
+from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.model.partition import TopicPartition
 
 _NONE: Final = "-"
@@ -109,7 +109,7 @@ async def _rows(cluster: Cluster, group: GroupDescription) -> list[_Row]:
     readers.sort(key=lambda member: -len(member.partitions))
     read = {partition for member in readers for partition in member.partitions}
     wanted = list(read | committed.keys())
-    ends = await list_offsets(cluster, dict.fromkeys(wanted, LATEST))
+    ends = await try_to_list_offsets(cluster, dict.fromkeys(wanted, LATEST))
     rows: list[_Row] = []
     for member in readers:
         rows += _rows_of(member.partitions, member, committed, ends)
@@ -120,7 +120,7 @@ async def _rows(cluster: Cluster, group: GroupDescription) -> list[_Row]:
 def _rows_of(
     partitions: Sequence[TopicPartition],
     member: MemberDescription | None,
-    committed: dict[TopicPartition, Committed],
+    committed: dict[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, object],
 ) -> Iterable[_Row]:
     ordered = sorted(partitions, key=lambda partition: partition.partition)
