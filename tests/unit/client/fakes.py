@@ -74,6 +74,9 @@ class FakeCluster:
     def drop_coordinator(self, kind, key):
         self.forgotten += 1
 
+    def deadline_s(self):
+        return asyncio.get_running_loop().time() + self.settings.api_timeout_ms / 1000
+
     def retry_pause_s(self, failures):
         return 0.1 if failures else 0.0
 
