@@ -75,7 +75,7 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
             {
                 "answers lost": 200,
                 "members paused": 20,
-                "members put out": 20,
+                "members removed": 20,
                 "group coordinators loaded": 100,
                 "offsets not stable": 1,
                 "power loss": 2,
@@ -87,7 +87,7 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
             DURABLE,
             1,
             True,
-            {"members put out": 5, "group coordinators loaded": 20, "power loss": 2},
+            {"members removed": 5, "group coordinators loaded": 20, "power loss": 2},
         ),
     ],
 )

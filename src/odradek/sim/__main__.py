@@ -151,18 +151,18 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         durable=durable,
         traits=traits,
     )
-    wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
+    numbers = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
     totals = Totals(options)
-    outcomes: Iterable[Outcome] = search(wanted, options, jobs=jobs)
+    outcomes: Iterable[Outcome] = search(numbers, options, jobs=jobs)
     if trace:
-        outcomes = (simulate(number, options, keep_trace=True) for number in wanted)
+        outcomes = (simulate(number, options, keep_trace=True) for number in numbers)
     try:
         for outcome in outcomes:
             totals.add(outcome)
-            _tell(outcome, is_alone=len(wanted) == 1, smaller=smaller)
+            _show(outcome, is_alone=len(numbers) == 1, smaller=smaller)
     except KeyboardInterrupt:
-        done = wanted[: totals.seeds]
-        click.echo(f"interrupted; --seeds {done.stop}..{wanted[-1]} continues")
+        done = numbers[: totals.seeds]
+        click.echo(f"interrupted; --seeds {done.stop}..{numbers[-1]} continues")
     click.echo(str(totals))
     if keep is not None and totals.seeds:
         with keep.open("a", encoding="utf-8") as file:
@@ -170,11 +170,11 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     sys.exit(1 if totals.failed else 0)
 
 
-def _tell(outcome: Outcome, *, is_alone: bool, smaller: bool) -> None:
+def _show(outcome: Outcome, *, is_alone: bool, smaller: bool) -> None:
     for line in outcome.trace:
         click.echo(line)
     if outcome.violations and smaller:
-        outcome = shrink(outcome, said=click.echo)
+        outcome = shrink(outcome, log=click.echo)
     if outcome.violations or is_alone:
         click.echo(report(outcome))
 

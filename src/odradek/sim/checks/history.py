@@ -1,7 +1,7 @@
 """What clients have sent and received, and which contradictions are violations.
 
 Every record has a unique key (`p3/1234`) and a value derived from the key, so a reader can check
-who has sent it and whether it is intact. Compared, as soon as they are observed, are
+which client has sent it and whether it is intact. Compared, as soon as they are observed, are
 
     one offset, one record    in acknowledgements, by all readers, on all disks, before and after a
                               crash
@@ -94,7 +94,7 @@ class Facts:
     delete_asked: int = 0  # records below it may be deleted
     high_watermark: int = 0  # the highest one in a response
     log_start: int = 0  # the highest one in a response, in this process of its broker
-    life: object = None
+    served_by: object = None  # the process and leader epoch of `log_start`
     written: dict[tuple[int, int], bytes] = field(default_factory=dict)  # by offset and epoch
     # The highest one in a response, by process and leader epoch.
     high_watermarks: dict[object, int] = field(default_factory=dict)
@@ -225,13 +225,13 @@ class History:
 
     # ---------------------------------------------------------------------- watermarks
 
-    def floor(self, facts: Facts, life: object) -> "Floor":
+    def floor(self, facts: Facts, served_by: object) -> "Floor":
         """The lower bounds for the response to a request that is sent now."""
-        log_start = facts.log_start if facts.life == life else 0
+        log_start = facts.log_start if facts.served_by == served_by else 0
         high_watermark = facts.high_watermark
         if facts.topic.replicas > 1:  # a new leader's HW may be lower for a while
-            high_watermark = facts.high_watermarks.get(life, 0)
-        return Floor(life, facts.cuts, high_watermark, log_start)
+            high_watermark = facts.high_watermarks.get(served_by, 0)
+        return Floor(served_by, facts.cuts, high_watermark, log_start)
 
     def watermarks(
         self, facts: Facts, floor: "Floor", *, high_watermark: int, log_start: int, where: str
@@ -243,27 +243,27 @@ class History:
         self._must_not_fall("log start", facts, floor.log_start, log_start, where)
         facts.high_watermark = max(facts.high_watermark, high_watermark)
         if facts.topic.replicas > 1:
-            known = facts.high_watermarks.get(floor.life, 0)
-            facts.high_watermarks[floor.life] = max(known, high_watermark)
+            known = facts.high_watermarks.get(floor.served_by, 0)
+            facts.high_watermarks[floor.served_by] = max(known, high_watermark)
         # Log start offsets are only checkpointed at times: a crash may bring records back.
-        same_term = facts.life == floor.life
+        same_term = facts.served_by == floor.served_by
         facts.log_start = max(facts.log_start, log_start) if same_term else log_start
-        facts.life = floor.life
+        facts.served_by = floor.served_by
         if log_start > facts.delete_asked and not facts.topic.has_retention:
             self._violated(
                 f"{facts}: {where} has log start offset {log_start}; no client deleted "
                 f"beyond {facts.delete_asked}"
             )
 
-    def _must_not_fall(self, what: str, facts: Facts, floor: int, told: int, where: str) -> None:
-        if told < floor:
-            self._violated(f"{facts}: {where} says {what} {told}; it was {floor}")
+    def _must_not_fall(self, what: str, facts: Facts, floor: int, value: int, where: str) -> None:
+        if value < floor:
+            self._violated(f"{facts}: {where} answers {what} {value}; it was {floor}")
 
 
 class Floor(NamedTuple):
     """The lower bounds of a response: what was known when the request was sent."""
 
-    life: object
+    served_by: object
     cuts: int
     high_watermark: int
     log_start: int

@@ -69,9 +69,9 @@ class ReplicationChecker:
         for path, kind in changes:
             if path == layout.CONTROLLER_EPOCH and kind is ChangeKind.WRITTEN:
                 self.tally.controllers += 1
-                self._note_untold()
+                self._mark_unsent()
             elif path.startswith(_BROKERS) and kind is ChangeKind.DELETED:
-                self._broker_gone(int(path.removeprefix(_BROKERS)))
+                self._broker_removed(int(path.removeprefix(_BROKERS)))
             elif path == layout.ODRADEK_FEATURES:
                 self._features_written()
             elif path.startswith(_TOPICS):
@@ -123,9 +123,9 @@ class ReplicationChecker:
                 may_be_offline = running is not None and running.logs.has_offline_dir
                 if assignments or may_be_offline:
                     key = broker, TopicPartition(name, number), before.topic_id
-                    self._left[key] = may_be_offline or not self._can_be_told(broker)
+                    self._left[key] = may_be_offline or not self._can_be_notified(broker)
 
-    def _can_be_told(self, broker: int) -> bool:
+    def _can_be_notified(self, broker: int) -> bool:
         """Whether a broker is registered, and the controller has processed its registration."""
         node = self._cluster.tree.find(layout.broker_path(broker))
         if node is None:
@@ -137,12 +137,12 @@ class ReplicationChecker:
                 return True
         return False
 
-    def _broker_gone(self, broker: int) -> None:
+    def _broker_removed(self, broker: int) -> None:
         for key in self._left:
             if key[0] == broker:
                 self._left[key] = True
 
-    def _note_untold(self) -> None:
+    def _mark_unsent(self) -> None:
         """The controller has failed, and with it the requests that it had not sent yet."""
         for broker, name, topic_id in self._left:
             running = self._cluster.brokers[broker].broker
@@ -260,11 +260,11 @@ class ReplicationChecker:
             partition.topic_partition.partition,
             partition.leader_epoch,
         )
-        who = broker.id, broker.starts
-        if self._leaders.setdefault(leader_epoch, who) != who:
+        leader = broker.id, broker.starts
+        if self._leaders.setdefault(leader_epoch, leader) != leader:
             self._violated(
                 f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by (broker, "
-                f"process) {who}, and by {self._leaders[leader_epoch]}"
+                f"process) {leader}, and by {self._leaders[leader_epoch]}"
             )
         before = self._high_watermarks.get(leader_epoch)
         if before is not None and leader.high_watermark < before:

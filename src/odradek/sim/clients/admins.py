@@ -1,7 +1,7 @@
-"""A simulated administrator: makes, grows, changes and deletes topics, and is never sure.
+"""A simulated administrator: creates, extends, changes and deletes topics.
 
-An answer that got lost leaves it open whether something happened. So each order is given until
-the answer is definite, be it "that is so already"; only then the workload goes by it.
+If a response is lost, it is not known whether the request took effect. Therefore each request is
+sent until its response is definite, such as "the topic exists"; only then the history records it.
 """
 
 import asyncio
@@ -60,8 +60,8 @@ TIMEOUT_MS: Final = 2_000
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 PARTITIONS_MAX: Final = 5
-TOO_FEW_BROKERS: Final = (ErrorCode.INVALID_REPLICATION_FACTOR,)  # for the moment
-# What may be changed without changing what readers may expect.
+TOO_FEW_BROKERS: Final = (ErrorCode.INVALID_REPLICATION_FACTOR,)  # registered at the moment
+# Topic options that do not change what readers may expect.
 HARMLESS: Final = {
     "segment.bytes": ("2500", "6000", "30000"),
     "index.interval.bytes": ("0", "100", "4096"),
@@ -73,7 +73,7 @@ HARMLESS: Final = {
 
 
 class Administrator:
-    """One administrator, who owns some topics and makes their kind again and again."""
+    """An administrator: no other client deletes the topics that it creates."""
 
     def __init__(self, workload: "Workload", client: Client) -> None:
         self._workload = workload
@@ -82,11 +82,11 @@ class Administrator:
         self._made = 0
         self._factor = workload.replication_factor  # of the topics that it makes
         self._changes = dict(HARMLESS)
-        if workload.replication_factor > 1:  # where batches are larger
+        if workload.replication_factor > 1:  # batches are larger then
             self._changes["segment.bytes"] = ("20000", "60000", "1000000")
 
     async def run(self, steady: int) -> None:
-        """Make the topics that stay, and then do this and that until the workload ends."""
+        """Create the topics that stay, then send random requests until the workload ends."""
         for number in range(steady):
             await self._create(f"steady-{number}", retention=number == 1)
         while not self._workload.is_over:
@@ -116,7 +116,7 @@ class Administrator:
         definite: tuple[ErrorCode, ...] = (),
         again: tuple[ErrorCode, ...] = (),
     ) -> ErrorCode | None:
-        """Give an order until there is a definite answer. None: the workload ended before."""
+        """Send a request until the response is definite. None: the workload ended before."""
         while not self._workload.is_over:
             try:
                 code, message = await attempt()
@@ -160,7 +160,9 @@ class Administrator:
                 CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse
             )
             made = answer.topics[0]
-            if "marked for deletion" in (made.error_message or ""):  # the former one of that name
+            if "marked for deletion" in (
+                made.error_message or ""
+            ):  # the earlier topic of that name
                 raise ApiError(ErrorCode(made.error_code), made.error_message)
             return made.error_code, made.error_message
 
@@ -178,7 +180,8 @@ class Administrator:
                 await self._client.begin_anew()
                 continue
             topic = answer.topics[0]
-            is_former = topic.topic_id in self._workload.history.by_id  # says who was away
+            # A broker that was offline may still answer with the deleted topic of that name.
+            is_former = topic.topic_id in self._workload.history.by_id
             if not topic.error_code and not is_former and len(topic.partitions) == partitions:
                 self._workload.history.topic_seen(topic.topic_id, "metadata")
                 self._workload.history.topic_made(
@@ -202,9 +205,9 @@ class Administrator:
             answer = await controller.request(request, DeleteTopicsResponse)
             return answer.responses[0].error_code, answer.responses[0].error_message
 
-        gone = ErrorCode.UNKNOWN_TOPIC_ID
-        error = await self._insist(f"DeleteTopics {topic.name}", attempt, (gone,))
-        if error in (ErrorCode.NONE, gone):
+        deleted = ErrorCode.UNKNOWN_TOPIC_ID
+        error = await self._insist(f"DeleteTopics {topic.name}", attempt, (deleted,))
+        if error in (ErrorCode.NONE, deleted):
             self._workload.history.topic_deleted(topic)
         elif error is not None:
             self._workload.unexpected(f"DeleteTopics {topic.name}: {error.name}")
@@ -216,9 +219,9 @@ class Administrator:
 
         async def attempt() -> tuple[int, str | None]:
             controller = await self._client.controller()
-            wanted = CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
+            extended = CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
             answer = await controller.request(
-                CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS),
+                CreatePartitionsRequest(topics=[extended], timeout_ms=TIMEOUT_MS),
                 CreatePartitionsResponse,
             )
             return answer.results[0].error_code, answer.results[0].error_message
@@ -245,7 +248,7 @@ class Administrator:
         async def attempt() -> tuple[int, str | None]:
             leader = await self._client.leader(TopicPartition(topic.name, index))
             asked = DeleteRecordsPartition(partition_index=index, offset=offset)
-            life, cuts = self._workload.process_and_epoch_of(leader, facts), facts.cuts
+            served_by, cuts = self._workload.process_and_epoch_of(leader, facts), facts.cuts
             answer = await leader.request(
                 DeleteRecordsRequest(
                     topics=[DeleteRecordsTopic(name=topic.name, partitions=[asked])],
@@ -253,27 +256,28 @@ class Administrator:
                 ),
                 DeleteRecordsResponse,
             )
-            told = answer.topics[0].partitions[0]
-            if not told.error_code and facts.cuts == cuts:
-                if told.low_watermark < offset:
+            result = answer.topics[0].partitions[0]
+            if not result.error_code and facts.cuts == cuts:
+                if result.low_watermark < offset:
                     self._workload.violated(
-                        f"{facts}: DeleteRecords to {offset} answers {told.low_watermark}"
+                        f"{facts}: DeleteRecords to {offset} answers {result.low_watermark}"
                     )
-                facts.log_start = max(facts.log_start, offset) if facts.life == life else offset
-                facts.life = life
-            if told.error_code:
+                same = facts.served_by == served_by
+                facts.log_start = max(facts.log_start, offset) if same else offset
+                facts.served_by = served_by
+            if result.error_code:
                 await self._client.refresh([topic.name])
-            return told.error_code, None
+            return result.error_code, None
 
         error = await self._insist(f"DeleteRecords {facts}", attempt)
         allowed = (ErrorCode.NONE, None)
-        # What the power took cannot be deleted; nor what a new leader does not know as committed.
+        # A power loss may have truncated the records; a new leader's HW may still be below them.
         maybe = facts.cuts or facts.topic.replicas > 1
         if error not in allowed and not (error is ErrorCode.OFFSET_OUT_OF_RANGE and maybe):
             self._workload.unexpected(f"DeleteRecords {facts} to {offset}: {error}")
 
     async def _move(self, topic: Topic) -> None:
-        """Move a replica to a log directory, be it the one where it is."""
+        """Move a replica to a log directory, at times the one in which it already is."""
         index = self._random.randrange(topic.partitions)
         path = self._random.choice(LOG_DIRS)
         moved = AlterReplicaLogDirTopic(name=topic.name, partitions=[index])
@@ -318,7 +322,7 @@ class Administrator:
             self._workload.unexpected(f"IncrementalAlterConfigs {topic.name}: {error.name}")
 
     async def _must_show(self, topic: Topic, name: str, value: str) -> None:
-        """What was acknowledged is in force."""
+        """Check that DescribeConfigs returns a change that was acknowledged."""
         resource = DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic.name, configuration_keys=[name]
         )
@@ -336,5 +340,5 @@ class Administrator:
         elif result.configs[0].value != value:
             self._workload.violated(
                 f"{topic.name}: {name}={value} was acknowledged; "
-                f"DescribeConfigs says {result.configs[0].value}"
+                f"DescribeConfigs answers {result.configs[0].value}"
             )

@@ -1,7 +1,7 @@
-"""A client process: a host of its own, and a way to the cluster that it finds again and again.
+"""A client process on a host of its own, with connections to the cluster.
 
-The connection code is the shipped one (`odradek.client`). `Client` adds what an application
-would: it begins anew when everything is lost, and tries again after a while.
+The connection code is the shipped one (`odradek.client`). `Client` adds what an application does:
+after an error it closes all connections, waits, and connects again.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from odradek.sim.world.cluster import SimulatedCluster
 from odradek.sim.world.process import MortalLoop
 from odradek.wire.messages.metadata import MetadataResponse
 
-# What goes wrong when brokers die and networks fail. Everything else is ours to explain.
+# The errors of crashed brokers and failed networks. Any other exception is a fault of ours.
 TROUBLE: Final = (OdradekError, ConnectionError)
 _PAUSE_MS_MAX: Final = 400
 
@@ -37,7 +37,7 @@ class Client:
         self._cluster: Cluster | None = None
 
     def run(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Let this process do something."""
+        """Run a task in this process; an exception of it is a violation."""
         task = self.process.create_task(work)
         task.add_done_callback(self._ended)
         return task
@@ -51,10 +51,10 @@ class Client:
         await asyncio.sleep(self.random.uniform(10, _PAUSE_MS_MAX) / 1000)
 
     async def cluster(self) -> Cluster:
-        """The cluster, found anew if it was lost.
+        """The connected cluster, after bootstrapping again if `begin_anew` has closed it.
 
         Raises:
-            OdradekError, ConnectionError: it cannot be found.
+            OdradekError, ConnectionError: no bootstrap server can be reached.
         """
         async with self._finding:
             if self._cluster is None:
@@ -62,15 +62,15 @@ class Client:
                     self.servers,
                     client_id=self.process.name,
                     timeout_ms=self._timeout_ms,
-                    draw=lambda: 0.5,  # its pauses are drawn above
+                    draw=lambda: 0.5,  # `pause` draws the pauses
                 )
             return self._cluster
 
     async def leader(self, partition: TopicPartition) -> Connection:
-        """The connection to a partition's leader; who finds none looks again now and then.
+        """The connection to a partition's leader; if there is none, the metadata is fetched again.
 
         Raises:
-            OdradekError, ConnectionError: there is none, or it cannot be reached.
+            OdradekError, ConnectionError: there is no leader in time, or it cannot be reached.
         """
         cluster = await self.cluster()
         deadline_s = asyncio.get_running_loop().time() + self._timeout_ms / 1000
@@ -91,7 +91,7 @@ class Client:
         return await (await self.cluster()).refresh(topics)
 
     async def begin_anew(self) -> None:
-        """Something went wrong: forget all connections, and wait a little."""
+        """After an error: close all connections, and wait until the next attempt."""
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             await cluster.close()

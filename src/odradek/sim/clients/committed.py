@@ -1,4 +1,4 @@
-"""Simulated readers of committed: what they fetch, and what they skip of it."""
+"""Simulated read_committed consumers: their fetches, and the aborted records that they skip."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -28,12 +28,12 @@ Key = tuple[bytes, int]  # topic id, partition
 async def fetch_committed(
     client: Client, partition: TopicPartition, position: int
 ) -> PartitionData | None:
-    """One fetch with isolation level read_committed; None if nothing was said of the partition.
+    """One fetch with isolation level read_committed; None if the response lacks the partition.
 
     Raises:
-        OdradekError, ConnectionError: there is no way to the leader.
+        OdradekError, ConnectionError: the leader cannot be reached.
     """
-    wanted = FetchPartition(
+    fetched = FetchPartition(
         partition=partition.partition, fetch_offset=position, partition_max_bytes=100_000
     )
     leader = await client.leader(partition)
@@ -43,7 +43,7 @@ async def fetch_committed(
             min_bytes=1,
             max_bytes=1 << 20,
             isolation_level=1,
-            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+            topics=[FetchTopic(topic=partition.topic, partitions=[fetched])],
         ),
         FetchResponse,
         version_max=_FETCH,
@@ -52,7 +52,7 @@ async def fetch_committed(
 
 
 def committed_records(data: PartitionData, position: int) -> tuple[list[Record], int]:
-    """What a consumer keeps of an answer, from its position on, and where it goes on."""
+    """The records from `position` on without the aborted ones, and the next position."""
     aborted = sorted(
         (transaction.first_offset, transaction.producer_id)
         for transaction in data.aborted_transactions or ()
@@ -82,27 +82,29 @@ class CommittedReader:
         self._client = client
         self._ledger = ledger
         self._positions: dict[Key, int] = {}
-        self._ends: dict[Key, tuple[int, int]] = {}  # as last told: stable, committed
+        self._ends: dict[
+            Key, tuple[int, int]
+        ] = {}  # last stable offset and HW of the last response
 
     async def run(self) -> None:
         """Read until the workload ends."""
         while not self._workload.is_over:
             await self.read_some()
-        self._ends.clear()  # others are still in the middle of something: it has to look again
+        self._ends.clear()  # other clients have open transactions: fetch again at the end
 
     @property
     def has_read_all(self) -> bool:
-        """Whether no transaction is open, and all that is committed was read."""
+        """Whether no transaction is open, and every committed record was read."""
         return bool(self._positions) and all(
             self._ends.get(partition) == (position, position)
             for partition, position in self._positions.items()
         )
 
     async def read_some(self) -> None:
-        """One fetch of each partition."""
+        """Fetch each partition once."""
         topics = self._workload.topics
-        wanted = {topic.id for topic in topics}
-        for key in [key for key in self._positions if key[0] not in wanted]:
+        existing = {topic.id for topic in topics}
+        for key in [key for key in self._positions if key[0] not in existing]:
             del self._positions[key]
         for topic in topics:
             for index in range(topic.partitions):
@@ -134,12 +136,12 @@ class CommittedReader:
                 self._ledger.read(record.key, partition, record.offset)
 
     async def _refused(self, topic: Topic, index: int, data: PartitionData) -> None:
-        """Ask again: where the leader is now, or behind what was deleted."""
+        """Prepare the next fetch: from the present leader, or behind deleted records."""
         asked = self._workload.history.of(topic, index).delete_asked
         key = (topic.id, index)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Or it was asked of a leader that was paused, and does not know of its successor:
-            # this reader does not say in which leader epoch it is.
+            # Records were deleted, or a paused former leader answered: this reader sends no leader
+            # epoch, by which that leader could tell that it is not the leader any more.
             self._positions[key] = max(self._positions[key], asked)
             await self._client.pause()
         else:
@@ -148,7 +150,7 @@ class CommittedReader:
 
 
 def start_readers(workload: "Workload", ledger: Ledger) -> None:
-    """Let readers of committed go."""
+    """Start two read_committed consumers, each in a process of its own."""
     for number in range(2):
         client = workload.client(f"committed-{number}")
         reader = CommittedReader(workload, client, ledger)

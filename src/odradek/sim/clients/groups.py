@@ -67,14 +67,14 @@ _REBALANCE_MS: Final = 4_000
 # By then all members have timed out, and the empty group is written.
 GROUP_OVER_S: Final = 3 * (_SESSION_MS + _REBALANCE_MS) / 1000
 _NUMBER: Final = Struct(">i")
-GONE: Final = frozenset(
+MEMBER_REMOVED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
-ELSEWHERE: Final = frozenset(
+RETRIED: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -87,9 +87,9 @@ ELSEWHERE: Final = frozenset(
 
 
 def group_properties(brokers: int) -> dict[str, str]:
-    """Options of the brokers of such a run."""
+    """The broker options of a run with groups."""
     return {
-        # Who may lose power must not be the only one that has something.
+        # With one in-sync replica, a power loss would lose acknowledged offsets.
         "min.insync.replicas": str(min(2, brokers)),
         "offsets.topic.num.partitions": "2",
         "offsets.topic.replication.factor": str(min(3, brokers)),
@@ -100,11 +100,13 @@ def group_properties(brokers: int) -> dict[str, str]:
 
 @dataclass(slots=True)
 class GroupBook:
-    """All that members were told, and what follows from it."""
+    """The generations, assignments and committed offsets of one group, as its members saw them."""
 
     workload: "Workload"
     group: str = GROUP
-    confirmed: dict[int, int] = field(default_factory=dict)  # the largest of each partition
+    confirmed: dict[int, int] = field(
+        default_factory=dict
+    )  # the largest committed offset, by partition
     newest_given: int = -1  # generation
     reused: int = -1  # up to here another group of this name may have had the same generations
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -116,8 +118,8 @@ class GroupBook:
         self.late = Late(self, self.workload.client(f"late-{self.group}"))
 
     def given(self, member_id: str, generation: int, partitions: list[int]) -> None:
-        """A member has its part."""
-        if self._may_be_forgotten:
+        """A member got its assignment."""
+        if self._may_be_deleted:
             self.owners.clear()
             self.reused = max(self.reused, self.newest_given)
             self.newest_given = min(self.newest_given, generation)
@@ -132,24 +134,24 @@ class GroupBook:
                 )
 
     @property
-    def _may_be_forgotten(self) -> bool:
-        """A group that has neither offsets nor members goes at the next look, and with it what
-        counts its generations.
+    def _may_be_deleted(self) -> bool:
+        """Whether the coordinator may delete the group, and with it the generation: it has no
+        committed offsets, and may have no members.
         """
         return Trait.REGISTERS in self.workload.traits and not self.confirmed
 
-    def committed(self, who: str, place: "Place", newest_given: int, generation: int) -> None:
-        """A commit was confirmed; `newest_given` is what was known when it was sent."""
+    def committed(self, member: str, place: "Place", newest_given: int, generation: int) -> None:
+        """A commit was accepted; `newest_given` is the newest generation when it was sent."""
         self.commits += 1
         self.workload.succeeded()
         if generation < newest_given:
             self.workload.violated(
-                f"{who} commits in generation {generation}, after {newest_given} was given"
+                f"{member} commits in generation {generation}, after {newest_given} was given"
             )
-        if place.told < place.floor:
+        if place.fetched < place.floor:
             self.workload.violated(
-                f"{who} was told {place.told} of partition {place.partition} in generation "
-                f"{generation}; {place.floor} had been confirmed"
+                f"{member} fetched {place.fetched} as committed offset of partition "
+                f"{place.partition} in generation {generation}; {place.floor} was committed before"
             )
         known = self.confirmed.get(place.partition, -1)
         self.confirmed[place.partition] = max(known, place.offset)
@@ -157,19 +159,19 @@ class GroupBook:
 
 @dataclass(slots=True)
 class Place:
-    """A partition that a member owns: what it was told, and what it has come to."""
+    """A partition that a member owns: the committed offset that it fetched, and the next one."""
 
     partition: int
-    told: int
-    floor: int  # what was confirmed when it asked
+    fetched: int
+    floor: int  # the committed offset when it was fetched
     offset: int
 
 
 class Late:
-    """Copies of requests that arrive long after the answer, as a retry does that was held up.
+    """Copies of requests that arrive long after the response, as a delayed retry does.
 
-    What a copy of a commit changes within the generation that it was sent in, no coordinator can
-    know: such a copy is sent only when a later generation was given to somebody.
+    Within its generation a coordinator must accept a copy of a commit, although it moves the
+    committed offset back. So the copy is sent only after a member got a later generation.
     """
 
     def __init__(self, book: GroupBook, client: Client) -> None:
@@ -178,12 +180,12 @@ class Late:
         self._random = client.random
 
     def again(self, request: Message, answer: type[Message], share: float) -> None:
-        """Send some requests once more, and take no notice of the answer."""
+        """Send some of the requests once more; the responses are dropped."""
         if self._random.random() < share:
             self._client.run(self._send(copy(request), answer))
 
     def commit_again(self, request: OffsetCommitRequest) -> None:
-        """Send a commit once more, when its generation is over."""
+        """Send some of the commits once more, after their generation has ended."""
         if self._random.random() < 0.1:
             self._client.run(self._commit(request))
 
@@ -210,17 +212,17 @@ class Late:
         self._book.workload.happened["commits of an older generation"] += 1
         if not answer.topics[0].partitions[0].error_code:
             self._book.workload.violated(
-                f"a commit of generation {generation} is taken; "
+                f"a commit of generation {generation} was accepted; "
                 f"{self._book.newest_given} was given before it was sent"
             )
 
 
 class RejoinError(Exception):
-    """The group rebalances."""
+    """The member has to send JoinGroup again."""
 
 
 class GroupMember:
-    """One member, static or not."""
+    """One member of the classic protocol, static or dynamic."""
 
     def __init__(self, book: GroupBook, client: Client, name: str) -> None:
         traits = book.workload.traits
@@ -236,7 +238,7 @@ class GroupMember:
         self._generation = -1
 
     async def run(self) -> None:
-        """Be a member until the workload ends."""
+        """Join, consume and commit until the workload ends."""
         while not self._workload.is_over:
             try:
                 connection = await self.coordinator(self._client)
@@ -250,24 +252,24 @@ class GroupMember:
 
     @staticmethod
     async def coordinator(client: Client, group: str = GROUP) -> Connection:
-        """The way to a group's coordinator."""
+        """A connection to a group's coordinator, which is looked up again for each call."""
         cluster = await client.cluster()
         cluster.drop_coordinator(GROUPS, group)
         return await cluster.coordinator(GROUPS, group)
 
-    def put_out(self) -> None:
-        """The group goes on without it."""
-        self._workload.happened["members put out"] += 1
+    def removed(self) -> None:
+        """The coordinator has removed this member: it joins with a new member id."""
+        self._workload.happened["members removed"] += 1
         self._member_id = ""
 
     async def _check(self, what: str, code: int) -> None:
-        """Go on, or begin anew where the error says so."""
+        """Raise `RejoinError` after any error; one that no member expects is a violation."""
         error = ErrorCode(code)
         if error is ErrorCode.NONE:
             return
-        if error in GONE:
-            self.put_out()
-        elif error in ELSEWHERE:
+        if error in MEMBER_REMOVED:
+            self.removed()
+        elif error in RETRIED:
             await self._client.pause()
         elif error is not ErrorCode.REBALANCE_IN_PROGRESS:
             self._workload.unexpected(f"{what}: {error.name}")
@@ -275,20 +277,20 @@ class GroupMember:
 
     @property
     def member_id(self) -> str:
-        """The one that it has; empty if it has none."""
+        """The member id; empty before JoinGroup and after the member was removed."""
         return self._member_id
 
     @property
     def generation(self) -> int:
-        """The one that it was in last."""
+        """The generation of the last JoinGroup response."""
         return self._generation
 
     async def join(self, connection: Connection) -> list[Place]:
-        """Join, and be told which partitions it has, and where it goes on in them.
+        """Join and sync. Returns the assigned partitions with their committed offsets.
 
         Raises:
-            RejoinError: it has to begin anew.
-            OdradekError, ConnectionError: the coordinator cannot be asked.
+            RejoinError: the member has to join again.
+            OdradekError, ConnectionError: the coordinator did not answer.
         """
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
         request = JoinGroupRequest(
@@ -334,17 +336,17 @@ class GroupMember:
         mine = [number for (number,) in _NUMBER.iter_unpack(synced.assignment)]
         self._book.given(self.instance_id or self._member_id, self._generation, mine)
         floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
-        told = await self.committed_offsets(connection, mine)
-        if told is None:
+        offsets = await self.committed_offsets(connection, mine)
+        if offsets is None:
             self._workload.happened["offsets not stable"] += 1
             raise RejoinError
-        return [Place(p, told[p], floors[p], told[p]) for p in mine]
+        return [Place(p, offsets[p], floors[p], offsets[p]) for p in mine]
 
     @staticmethod
     async def committed_offsets(
         connection: Connection, partitions: list[int], group: str = GROUP
     ) -> dict[int, int] | None:
-        """The committed offsets; None if there is an error, or one of them is not stable."""
+        """Committed offsets by partition; None after an error, such as UNSTABLE_OFFSET_COMMIT."""
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
         asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
         request = OffsetFetchRequest(groups=[asked], require_stable=True)
@@ -373,11 +375,11 @@ class GroupMember:
                 await self._commit(connection, self._random.choice(places))
 
     async def beat(self, connection: Connection) -> None:
-        """Say that it lives.
+        """Send a heartbeat.
 
         Raises:
-            RejoinError: the group rebalances, or has forgotten it.
-            OdradekError, ConnectionError: the coordinator cannot be asked.
+            RejoinError: the group rebalances, or the coordinator has removed the member.
+            OdradekError, ConnectionError: the coordinator did not answer.
         """
         request = HeartbeatRequest(
             group_id=GROUP,
@@ -389,11 +391,11 @@ class GroupMember:
         await self._check("Heartbeat", answer.error_code)
 
     async def leave(self, connection: Connection) -> None:
-        """Go.
+        """Leave the group.
 
         Raises:
-            RejoinError: it has gone, and may come back.
-            OdradekError, ConnectionError: the coordinator cannot be asked.
+            RejoinError: always; the member may join again.
+            OdradekError, ConnectionError: the coordinator did not answer.
         """
         member = MemberIdentity(member_id=self._member_id, group_instance_id=self.instance_id)
         request = LeaveGroupRequest(group_id=GROUP, members=[member])
@@ -424,39 +426,39 @@ class GroupMember:
 
 
 class LastReader:
-    """In the end everything that was confirmed is there."""
+    """At the end: checks that no committed offset is lower than one that was accepted."""
 
     def __init__(self, book: GroupBook, client: Client, group: str = GROUP) -> None:
         self._book = book
         self._client = client
         self._group = group
         self.has_read_all = False
-        self.told: dict[int, int] = {}
+        self.committed: dict[int, int] = {}  # by partition
 
     async def read_some(self) -> None:
         try:
             connection = await GroupMember.coordinator(self._client, self._group)
-            told = await GroupMember.committed_offsets(
+            offsets = await GroupMember.committed_offsets(
                 connection, list(range(PARTITIONS)), self._group
             )
         except TROUBLE:
             await self._client.begin_anew()
             return
-        if told is None:
+        if offsets is None:
             await self._client.pause()
             return
         self.has_read_all = True
-        self.told = told
+        self.committed = offsets
         for partition, floor in self._book.confirmed.items():
-            if told[partition] < floor:
+            if offsets[partition] < floor:
                 self._book.workload.violated(
-                    f"partition {partition} is at {told[partition]} in the end; "
-                    f"{floor} had been confirmed"
+                    f"the committed offset of partition {partition} is {offsets[partition]} in the "
+                    f"end; {floor} was committed before"
                 )
 
 
 def start_groups(workload: "Workload") -> GroupBook:
-    """Let the members go."""
+    """Create the topic and start the members, each in a process of its own."""
     book = GroupBook(workload)
     maker = workload.client("admin")
     maker.run(make_topic(workload, maker))

@@ -1,13 +1,12 @@
-"""Simulated movers: they read, write what they have read elsewhere, and commit how far they are.
+"""Simulated movers: consume, transform and produce in one transaction.
 
-All in one transaction (consume, transform, produce), as members of one group, each under a
-transactional id of its own: what a mover has read and not committed, another reads again, and the
-generation in TxnOffsetCommit fences a member that was removed meanwhile (KIP-447). They pause
-with everything written and nothing decided, lose answers, are put out, and come back as zombies.
+They are members of one group, each with a transactional id of its own. What a mover has read and
+not committed, another reads again; the generation in TxnOffsetCommit fences a member that was
+removed meanwhile (KIP-447). They pause before EndTxn, lose responses, are removed from the group,
+and go on as zombies.
 
-    exactly once     of what is committed in the source, below the group's committed offset
-                     everything
-                     was moved once, and nothing at or above it
+    exactly once     each committed record of the source below the group's committed offset was
+                     moved once, and none at or above it
     nothing goes back, generations fence, one owner    see `odradek.sim.clients.groups`
 """
 
@@ -21,8 +20,8 @@ from odradek.record.records import Record
 from odradek.sim.clients.client import TROUBLE, Client
 from odradek.sim.clients.committed import committed_records, fetch_committed
 from odradek.sim.clients.groups import (
-    GONE,
     GROUP,
+    MEMBER_REMOVED,
     GroupBook,
     GroupMember,
     LastReader,
@@ -55,14 +54,16 @@ if TYPE_CHECKING:
     from odradek.sim.clients.workload import Workload
 
 MOVED: Final = "moved"  # the topic that they write to
-_OFFSETS: Final = TopicPartition("__consumer_offsets", 0)  # whichever: one of a transaction's
+_OFFSETS: Final = TopicPartition(
+    "__consumer_offsets", 0
+)  # any partition: it only marks that the group is added
 _RECORDS_MAX: Final = 8
 _TXN_OFFSET_COMMIT: Final = {1: 4, 2: 5}
-Source = tuple[int, int]  # partition and offset of what was moved
+Source = tuple[int, int]  # partition and offset of the record that was moved
 
 
 class Moves:
-    """What was moved, and under which keys."""
+    """The source record of each moved record, and the check that each was moved once."""
 
     def __init__(self, workload: "Workload", ledger: Ledger, book: GroupBook) -> None:
         self.ledger = ledger
@@ -75,22 +76,22 @@ class Moves:
         ledger.checks.append(self._check)
 
     def moving(self, key: bytes, source: Source) -> None:
-        """A record of the source is on its way under this key."""
+        """A copy of the source record is about to be sent with this key."""
         self._sources[key] = source
 
     def _read(self, key: bytes) -> None:
         source = self._sources.get(key)
         if source is not None and self._moved.setdefault(source, key) != key:
             self._workload.violated(
-                f"what stands at {source} was moved as {self._moved[source]!r} and as {key!r}"
+                f"the record at {source} was moved as {self._moved[source]!r} and as {key!r}"
             )
 
     def _check(self) -> None:
-        """At the end, when everything has been read."""
+        """Check every record of the source, after all records have been read."""
         for key, (partition, offset) in self.ledger.seen.items():
             if partition.topic != TOPIC:
                 continue
-            committed = self.last.told.get(partition.partition, -1)
+            committed = self.last.committed.get(partition.partition, -1)
             is_moved = (partition.partition, offset) in self._moved
             if is_moved != (offset < committed):
                 self._workload.violated(
@@ -100,7 +101,7 @@ class Moves:
 
 
 class Mover(Transactor):
-    """One mover."""
+    """A transactional producer that is also a member of the group."""
 
     def __init__(
         self, moves: Moves, client: Client, name: str, options: TransactionOptions
@@ -111,7 +112,7 @@ class Mover(Transactor):
         self._is_out = False
 
     async def run(self) -> None:
-        """Move until the workload ends."""
+        """Move records until the workload ends."""
         while not self._workload.is_over:
             try:
                 if self._producer[0] < 0:
@@ -148,9 +149,9 @@ class Mover(Transactor):
         with self._transaction() as transaction:
             try:
                 await self._write_moved(transaction, place, records)
-                await self._dawdle()
+                await self._pause()
                 newest_given = await self._send_offset(place, following)
-                await self._dawdle()
+                await self._pause()
             except AbortError:
                 await self._abort()
                 return
@@ -160,7 +161,7 @@ class Mover(Transactor):
                 self._moves.book.committed(self._name, place, newest_given, self._member.generation)
 
     async def _read(self, place: Place) -> tuple[list[Record], int]:
-        """What comes next in the source, and the offset after it."""
+        """The next committed records of the source, and the offset after them."""
         partition = TopicPartition(TOPIC, place.partition)
         position = max(place.offset, 0)
         data = await fetch_committed(self._client, partition, position)
@@ -188,7 +189,7 @@ class Mover(Transactor):
     async def _send_offset(self, place: Place, offset: int) -> int:
         """Commit the offset with the transaction.
 
-        Returns the newest generation of which anybody was known to have been told, then.
+        Returns the newest generation that any member had got when the last request was sent.
         """
         if self._version == 1:
             await self._until_answered("AddOffsetsToTxn", self._add_group)
@@ -216,8 +217,8 @@ class Mover(Transactor):
                 request, TxnOffsetCommitResponse, version_max=_TXN_OFFSET_COMMIT[self._version]
             )
             error = ErrorCode(answer.topics[0].partitions[0].error_code)
-            if error in GONE:
-                self._member.put_out()
+            if error in MEMBER_REMOVED:
+                self._member.removed()
                 self._is_out = True
                 raise AbortError
             return error

@@ -63,7 +63,7 @@ FENCED: Final = (
 
 @dataclass(slots=True)
 class Pending:
-    """A batch whose fate is not known."""
+    """A batch without a definite response."""
 
     partition: TopicPartition
     facts: Facts
@@ -72,7 +72,7 @@ class Pending:
 
 
 class Producer:
-    """One producer."""
+    """A producer without transactions; its kind, acks, codec and version are drawn."""
 
     def __init__(
         self, workload: "Workload", client: Client, name: str, *, torrent: bool = False
@@ -109,11 +109,11 @@ class Producer:
             if self._is_idempotent and self._producer_id < 0:
                 await self._begin_session()
                 if self._producer_id < 0:
-                    return  # all is over, and it never had an id to send by
+                    return  # the workload ended before it got a producer id
             pending = {p.partition: p for p in self._batches(topic)}
             await self._deliver(pending)
             if pending:
-                self._producer_id = -1  # what became of them will never be known
+                self._producer_id = -1  # whether they were written is not known
 
     async def _begin_session(self) -> None:
         while self._producer_id < 0 and not self._workload.is_over:
@@ -167,7 +167,7 @@ class Producer:
         return Pending(partition, self._workload.history.of(topic, index), keys, batch)
 
     async def _deliver(self, pending: dict[TopicPartition, Pending]) -> None:
-        """Send until all is settled; what is left in `pending` is given up."""
+        """Send until each batch has a definite response; the rest in `pending` is given up."""
         give_up_s = self._workload.now_s() + GIVE_UP_S
         while pending and self._workload.now_s() < give_up_s:
             try:
@@ -199,19 +199,19 @@ class Producer:
         if not self._acks:
             await leader.exchange(ApiKey.PRODUCE, partial(_framed, request), None)
             for sent in batches:
-                del pending[sent.partition]  # for all that it will ever know
+                del pending[sent.partition]  # acks=0: there is no response
             return
-        began = {p.partition: self._reign(leader, p) for p in batches}
+        began = {p.partition: self._leader_epoch(leader, p) for p in batches}
         answer = await leader.request(request, ProduceResponse, version_max=self._version)
         for topic in answer.responses:
             for outcome in topic.partition_responses:
                 sent = pending[TopicPartition(topic.name, outcome.index)]
-                reigns = began[sent.partition], self._reign(leader, sent)
-                self._outcome(pending, sent, outcome, reigns)
+                epochs = began[sent.partition], self._leader_epoch(leader, sent)
+                self._outcome(pending, sent, outcome, epochs)
         if pending:
             await self._client.refresh(sorted({p.partition.topic for p in batches}))
 
-    def _reign(self, leader: Connection, batch: Pending) -> int:
+    def _leader_epoch(self, leader: Connection, batch: Pending) -> int:
         return self._workload.leader_epoch_at(leader, batch.facts)
 
     def _outcome(
@@ -219,22 +219,22 @@ class Producer:
         pending: dict[TopicPartition, Pending],
         sent: Pending,
         outcome: PartitionProduceResponse,
-        reigns: tuple[int, int],
+        epochs: tuple[int, int],
     ) -> None:
-        """`reigns`: when it was asked, and when the answer came; the answer is of one between."""
+        """`epochs`: the leader epochs of the broker at the request and at the response."""
         workload, facts = self._workload, sent.facts
         error = ErrorCode(outcome.error_code)
         if error is ErrorCode.NONE:
             del pending[sent.partition]
-            self._leader_epochs[sent.partition] = reigns[1]
-            # By name: a topic made anew meanwhile would take them as well.
+            self._leader_epochs[sent.partition] = epochs[1]
+            # Produce names the topic: a new topic of the same name may have got the batch.
             if not facts.topic.is_doomed:
                 by_all = self._acks == ALL
                 workload.history.acked(facts, outcome.base_offset, sent.keys, by_all=by_all)
                 workload.succeeded()
         elif self._is_idempotent and error in FENCED:
-            # A leader of the past may have missed what a later one acknowledged.
-            if reigns[0] >= self._leader_epochs.get(sent.partition, -1):
+            # A former leader may lack batches that a later leader has acknowledged.
+            if epochs[0] >= self._leader_epochs.get(sent.partition, -1):
                 workload.fenced(facts, error)
             del pending[sent.partition]
             self._producer_id = -1
@@ -246,7 +246,7 @@ class Producer:
 def _framed(
     request: ProduceRequest, version: int, correlation_id: int, client_id: str
 ) -> tuple[bytes, ...]:
-    """A produce request as a frame."""
+    """A produce request as a frame: size, header, body."""
     header = encode_request_header(ApiKey.PRODUCE, version, correlation_id, client_id)
     body = encoder(ProduceRequest, version)(request)
     return (len(header) + len(body)).to_bytes(4), header, body

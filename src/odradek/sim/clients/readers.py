@@ -1,8 +1,8 @@
-"""Simulated readers: every partition from its start to its end, and now and then once more.
+"""Simulated consumers: each reads all partitions to their ends, and at times again from the start.
 
-By name or by topic id, with a fetch session or without, up to the high watermark or to the last
-stable offset. What they read goes into the history; what must not happen to a reader (a gap, an
-offset out of range that was in range, records beyond the high watermark) is seen here.
+They fetch by topic name or topic id, with or without a fetch session, up to the high watermark or
+the last stable offset. The history checks the records. Checked here are gaps, records beyond the
+high watermark, and OFFSET_OUT_OF_RANGE for an offset that is in range.
 """
 
 from collections.abc import Iterable
@@ -40,14 +40,14 @@ EARLIEST: Final = -2
 
 @dataclass(slots=True)
 class Position:
-    """Where a reader is in one partition."""
+    """The position of a reader in one partition, and the last request for it."""
 
     facts: Facts
     offset: int
-    cuts: int  # how often the power had failed when it got there
-    leader_epoch: int = -1  # of what it has read last
-    told: FetchPartition | None = None  # what the session knows,
-    told_to: Connection | None = None  # and whose
+    cuts: int  # the number of power losses at the last fetch
+    leader_epoch: int = -1  # of the last batch that it has read
+    requested: FetchPartition | None = None  # as the broker's fetch session has it
+    asked: Connection | None = None
 
 
 class Session:
@@ -59,14 +59,14 @@ class Session:
         self.connection: Connection | None = None
 
     def begin_anew(self, positions: Iterable[Position]) -> None:
-        """The next request is a full one."""
+        """Make the next request a full one, with all partitions."""
         self.id = self.epoch = 0
         for position in positions:
-            position.told = None
+            position.requested = None
 
 
 class Reader:
-    """One reader of everything."""
+    """Reads every partition of every topic."""
 
     def __init__(self, workload: "Workload", client: Client, name: str) -> None:
         self._workload = workload
@@ -96,9 +96,9 @@ class Reader:
     async def read_some(self) -> None:
         """One fetch from each leader."""
         try:
-            forgotten = self._follow_topics()
+            removed = self._follow_topics()
             for leader, positions in (await self._by_leader()).items():
-                await self._fetch(leader, positions, forgotten)
+                await self._fetch(leader, positions, removed)
         except TROUBLE:
             if self._session is not None:
                 self._session.begin_anew(self._positions.values())
@@ -106,7 +106,7 @@ class Reader:
 
     @property
     def has_read_all(self) -> bool:
-        """Whether it has seen everything that was acknowledged."""
+        """Whether it has read every acknowledged record."""
         return all(
             position.offset > max(position.facts.acked, default=-1)
             for position in self._positions.values()
@@ -115,47 +115,47 @@ class Reader:
     # ------------------------------------------------------------------------- topics
 
     def _follow_topics(self) -> list[Topic]:
-        """Read what there is. Returns the topics that are not read any more."""
-        wanted = {topic.id for topic in self._workload.topics}
-        gone = {
+        """Follow created and deleted topics. Returns the deleted ones."""
+        existing = {topic.id for topic in self._workload.topics}
+        deleted = {
             key[0]: position.facts.topic
             for key, position in self._positions.items()
-            if key[0] not in wanted
+            if key[0] not in existing
         }
-        self._positions = {k: p for k, p in self._positions.items() if k[0] in wanted}
+        self._positions = {k: p for k, p in self._positions.items() if k[0] in existing}
         for topic in self._workload.topics:
             for index in range(topic.partitions):
                 facts = self._workload.history.of(topic, index)
                 self._positions.setdefault((topic.id, index), Position(facts, 0, facts.cuts))
-        if gone and self._session is not None and not self._by_id:
-            self._session.begin_anew(self._positions.values())  # the same name may come again
-        return list(gone.values())
+        if deleted and self._session is not None and not self._by_id:
+            self._session.begin_anew(self._positions.values())  # a new topic may get the same name
+        return list(deleted.values())
 
     async def _by_leader(self) -> dict[Connection, list[Position]]:
         found: dict[Connection, list[Position]] = {}
         ways: dict[int, Connection] = {}
-        picture = (await self._client.cluster()).metadata
+        metadata = (await self._client.cluster()).metadata
         for position in self._positions.values():
             partition = TopicPartition(position.facts.topic.name, position.facts.index)
-            leader = ways.get(picture.leader(partition))
+            leader = ways.get(metadata.leader(partition))
             if leader is None:
                 leader = await self._client.leader(partition)
-                if picture.leader(partition) != NO_LEADER:  # it may be another's picture by now
-                    ways[picture.leader(partition)] = leader
+                if metadata.leader(partition) != NO_LEADER:  # the lookup may have changed it
+                    ways[metadata.leader(partition)] = leader
             found.setdefault(leader, []).append(position)
         return found
 
     # ------------------------------------------------------------------------ fetching
 
     async def _fetch(
-        self, leader: Connection, positions: list[Position], forgotten: list[Topic]
+        self, leader: Connection, positions: list[Position], removed: list[Topic]
     ) -> None:
         workload = self._workload
         floors = {
             id(p): workload.history.floor(p.facts, workload.process_and_epoch_of(leader, p.facts))
             for p in positions
         }
-        request = self._request(leader, positions, forgotten)
+        request = self._request(leader, positions, removed)
         answer = await leader.request(request, FetchResponse, version_max=self._version)
         if answer.error_code:
             self._refused(ErrorCode(answer.error_code))
@@ -163,7 +163,7 @@ class Reader:
         if self._session is not None:
             self._session.id = answer.session_id
             self._session.epoch += 1
-            if not answer.session_id:  # there is no room for it: all has to be named again
+            if not answer.session_id:  # the broker's session cache is full: name all partitions
                 self._session.begin_anew(positions)
         again = False
         for topic in answer.responses:
@@ -176,7 +176,7 @@ class Reader:
             await self._client.pause()
 
     def _request(
-        self, leader: Connection, positions: list[Position], forgotten: list[Topic]
+        self, leader: Connection, positions: list[Position], removed: list[Topic]
     ) -> FetchRequest:
         session = self._session
         if session is not None and session.connection is not leader:
@@ -195,20 +195,20 @@ class Reader:
                     ForgottenTopic(
                         topic=t.name, topic_id=t.id, partitions=list(range(t.partitions))
                     )
-                    for t in forgotten
+                    for t in removed
                 ]
         for position in positions:
-            wanted = FetchPartition(
+            fetched = FetchPartition(
                 partition=position.facts.index,
                 fetch_offset=position.offset,
                 partition_max_bytes=self._bytes_max,
             )
-            if session is None or position.told != wanted or position.told_to is not leader:
+            if session is None or position.requested != fetched or position.asked is not leader:
                 topic = position.facts.topic
                 request.topics.append(
-                    FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[wanted])
+                    FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[fetched])
                 )
-                position.told, position.told_to = wanted, leader
+                position.requested, position.asked = fetched, leader
         return request
 
     def _refused(self, error: ErrorCode) -> None:
@@ -227,13 +227,13 @@ class Reader:
     async def _partition(
         self, leader: Connection, position: Position, data: PartitionData, floor: Floor
     ) -> bool:
-        """What was answered for one partition. Whether to look for another leader."""
+        """Check one partition of a response. Returns whether to refresh the metadata."""
         facts = position.facts
         if facts.topic.is_doomed and not self._by_id:
-            return False  # by name: it may be the next of that name already
+            return False  # fetched by name: it may be a new topic of that name
         if data.error_code == 0:
-            if self._workload.process_and_epoch_of(leader, facts) != floor.life:
-                return True  # another leader epoch has begun there meanwhile
+            if self._workload.process_and_epoch_of(leader, facts) != floor.served_by:
+                return True  # the broker's leader epoch changed meanwhile
             self._workload.history.watermarks(
                 facts,
                 floor,
@@ -246,7 +246,7 @@ class Reader:
         error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._workload.leader_epoch_at(leader, facts) < position.leader_epoch:
-                return True  # a leader of the past, that does not know it: clients do (KIP-320)
+                return True  # a former leader: clients ignore it by its epoch (KIP-320)
             await self._reset(leader, position)
             return False
         self._workload.expect_retriable(f"Fetch of {facts}", error)
@@ -270,7 +270,7 @@ class Reader:
             position.cuts = facts.cuts
 
     async def _reset(self, leader: Connection, position: Position) -> None:
-        """The offset is not there: it was deleted, or lost with the power."""
+        """Go on at the log start offset; only deleted or lost records may be out of range."""
         facts = position.facts
         was_cut = facts.cuts != position.cuts
         asked = ListOffsetsPartition(partition_index=facts.index, timestamp=EARLIEST)
@@ -278,13 +278,13 @@ class Reader:
             replica_id=-1, topics=[ListOffsetsTopic(name=facts.topic.name, partitions=[asked])]
         )
         answer = await leader.request(request, ListOffsetsResponse)
-        told = answer.topics[0].partitions[0]
-        if told.error_code:
-            self._workload.expect_retriable(f"ListOffsets of {facts}", told.error_code)
+        result = answer.topics[0].partitions[0]
+        if result.error_code:
+            self._workload.expect_retriable(f"ListOffsets of {facts}", result.error_code)
             return
-        if told.offset <= position.offset and not (was_cut or facts.topic.is_doomed):
+        if result.offset <= position.offset and not (was_cut or facts.topic.is_doomed):
             self._workload.violated(
-                f"{facts}: {self._name} at {position.offset} was told that this is out of range; "
-                f"the log starts at {told.offset}"
+                f"{facts}: {self._name} at {position.offset} got OFFSET_OUT_OF_RANGE; "
+                f"the log starts at {result.offset}"
             )
-        position.offset, position.cuts = told.offset, facts.cuts
+        position.offset, position.cuts = result.offset, facts.cuts

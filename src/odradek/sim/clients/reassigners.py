@@ -5,8 +5,7 @@ running reassignment is cancelled, and preferred leaders are elected. The admini
 wait for a reassignment to end: the next one may replace it. In the end every partition is assigned
 as many replicas as its topic was created with (`odradek.sim.run.settling`), and has to get them.
 
-A request is sent once. Whether it arrived does not matter: what must hold of replicas holds either
-way.
+A request is sent once, whether a response comes or not: the checks of replicas hold either way.
 """
 
 import asyncio
@@ -32,15 +31,15 @@ from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 if TYPE_CHECKING:
     from odradek.sim.clients.workload import Workload
 
-Target = Sequence[int] | None  # None: take back what is under way
+Target = Sequence[int] | None  # None: cancel the reassignment that is under way
 
 TIMEOUT_MS: Final = 2_000
 REPLICAS_MIN: Final = 2  # as many as have to be in sync
 MEAN_PAUSE_S: Final = 3.0
-# What may be said to an order that makes sense.
+# The error codes that a valid request may get.
 EXPECTED: Final = RETRIABLE | {
     ErrorCode.NONE,
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT,  # one of them is dead just now
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,  # a broker in it is not registered at the moment
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.ELECTION_NOT_NEEDED,
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -49,7 +48,7 @@ EXPECTED: Final = RETRIABLE | {
 
 
 class Reassigner:
-    """One who cannot leave it alone."""
+    """Sends random reassignments and elections."""
 
     def __init__(self, workload: "Workload", client: Client) -> None:
         cluster = workload.cluster
@@ -62,18 +61,18 @@ class Reassigner:
         )
 
     async def run(self) -> None:
-        """Give orders until the workload ends."""
+        """Send requests until the workload ends."""
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(1 / MEAN_PAUSE_S))
             topics = self._workload.topics
             if not topics or self._workload.is_over:
                 continue
             try:
-                await self._give_an_order(self._random.choice(topics))
+                await self._send_one(self._random.choice(topics))
             except TROUBLE:
                 await self._client.begin_anew()
 
-    async def _give_an_order(self, topic: Topic) -> None:
+    async def _send_one(self, topic: Topic) -> None:
         match self._random.randrange(10):
             case 0 | 1:
                 await self.move(dict.fromkeys(self._some_of(topic)))
@@ -98,13 +97,13 @@ class Reassigner:
         count = self._random.choice((min(REPLICAS_MIN, factor), factor))
         return self._random.sample(self._brokers, count)
 
-    # ------------------------------------------------------------------------ the orders
+    # ---------------------------------------------------------------------- the requests
 
     async def move(self, targets: Mapping[TopicPartition, Target]) -> bool:
-        """Ask the controller. Returns whether all of it was accepted.
+        """Send AlterPartitionReassignments. Returns whether all of it was accepted.
 
         Raises:
-            OdradekError, ConnectionError: no answer came.
+            OdradekError, ConnectionError: no response came.
         """
         topics: dict[str, ReassignableTopic] = {}
         for name, target in targets.items():
@@ -119,13 +118,13 @@ class Reassigner:
         controller = await self._client.controller()
         answer = await controller.request(request, AlterPartitionReassignmentsResponse)
         codes = [part.error_code for topic in answer.responses for part in topic.partitions]
-        return await self._heard("AlterPartitionReassignments", [answer.error_code, *codes])
+        return await self._check_codes("AlterPartitionReassignments", [answer.error_code, *codes])
 
     async def elect(self) -> bool:
-        """Ask the controller for preferred leaders everywhere. Whether there are such now.
+        """Request a preferred leader for every partition. Returns whether all were elected.
 
         Raises:
-            OdradekError, ConnectionError: no answer came.
+            OdradekError, ConnectionError: no response came.
         """
         controller = await self._client.controller()
         request = ElectLeadersRequest(topic_partitions=None, timeout_ms=TIMEOUT_MS)
@@ -135,9 +134,9 @@ class Reassigner:
             for topic in answer.replica_election_results
             for part in topic.partition_result
         ]
-        return await self._heard("ElectLeaders", [answer.error_code, *codes])
+        return await self._check_codes("ElectLeaders", [answer.error_code, *codes])
 
-    async def _heard(self, what: str, codes: Sequence[int]) -> bool:
+    async def _check_codes(self, what: str, codes: Sequence[int]) -> bool:
         for code in codes:
             if code not in EXPECTED:
                 self._workload.unexpected(f"{what}: {ErrorCode(code).name}")
@@ -150,10 +149,10 @@ class Reassigner:
         await self._write(layout.REASSIGN_PARTITIONS, data)
 
     async def elect_by_znode(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Ask for preferred leaders as tools did before there was a request. Whether it is asked.
+        """Write the znode of tools before KIP-183. Returns whether it was written.
 
         Raises:
-            StoreError: the store may have written it, or not.
+            StoreError: the store may or may not have written it.
         """
         data = layout.encode_partitions(partitions)
         return await self._write(layout.PREFERRED_REPLICA_ELECTION, data)
@@ -164,5 +163,5 @@ class Reassigner:
                 await self._store.open()
             await self._store.create(path, data)
         except (NodeExistsError, NoNodeError):
-            return False  # another order is not carried out yet; or no broker was here before
+            return False  # an earlier request is not done yet; or no broker has run before
         return True

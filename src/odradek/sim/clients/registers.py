@@ -1,17 +1,17 @@
 """Simulated committers without a group: each committed offset is a register with one writer.
 
-A writer commits to offsets of a group of its own that has no members, and knows therefore what an
-OffsetFetch may answer: what was confirmed last, or something of which it was never answered, or
-was answered with an error that leaves it open. It
+A writer commits offsets of a group of its own that has no members. Therefore it knows what
+OffsetFetch may answer: the offset accepted last, or one of a commit without a response, or one
+whose error code leaves it open whether it was written. The writer
 
-    pipelines    several commits are under way on one connection; what is confirmed stays, whatever
-                 becomes of those behind it
-    lets expire  OffsetCommit up to version 4 says for how long the offset is to be kept; from then
-                 on there may be none
-    transacts    TxnOffsetCommit, a pause in which what was committed before may expire, EndTxn
+    pipelines    sends several commits on one connection; one that is accepted stays, whatever
+                 happens to the later ones
+    lets expire  sends OffsetCommit up to version 4 with a retention time, after which there may be
+                 no committed offset
+    transacts    sends TxnOffsetCommit, pauses until earlier offsets may expire, sends EndTxn
 
-An answer to OffsetFetch counts when a commit that was sent behind it on the same connection is
-confirmed: a coordinator that does not know yet of its successor confirms nothing.
+A response to OffsetFetch counts if a commit that was sent after it on the same connection is
+accepted: a former coordinator accepts no commit.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
 from odradek.sim.clients.client import TROUBLE, Client
-from odradek.sim.clients.groups import ELSEWHERE, GROUPS
+from odradek.sim.clients.groups import GROUPS, RETRIED
 from odradek.sim.clients.transactions import (
     PARTITIONS,
     TOPIC,
@@ -57,60 +57,60 @@ if TYPE_CHECKING:
 WRITERS: Final = 2
 NO_OFFSET: Final = -1
 _RETENTION_SINCE: Final = 2
-_RETENTION_UNTIL: Final = 4  # the last version of OffsetCommit that says how long to keep it
+_RETENTION_UNTIL: Final = 4  # the last version of OffsetCommit with a retention time
 _BURST_MAX: Final = 4
 _CHECK_MS: Final = 500
-# Answers that leave it open whether the commit stands in the log: not, or not on enough replicas.
-_OPEN: Final = ELSEWHERE
+# Error codes that leave it open whether the commit was written, and to enough replicas.
+_OPEN: Final = RETRIED
 
 
 def register_properties() -> dict[str, str]:
-    """Options of the brokers of such a run."""
+    """The broker options of a run with the trait `registers`."""
     return {"offsets.retention.check.interval.ms": str(_CHECK_MS)}
 
 
 class Open(NamedTuple):
-    """A commit of which it is not known whether it stands."""
+    """A commit of which it is not known whether it was written."""
 
     expires: bool
-    is_answered: bool  # and so nothing of it is on its way any more
+    is_answered: bool  # so no request with it is under way any more
 
 
 @dataclass(slots=True)
 class Register:
-    """One committed offset, as its only writer knows it."""
+    """One committed offset, with the values that it may have by its writer's requests."""
 
     name: str
-    last: int = NO_OFFSET  # that was drawn
+    last: int = NO_OFFSET  # the last value that was drawn
     confirmed: int = NO_OFFSET
-    expires: bool = True  # there may be none: nothing was committed, or its time is over
+    expires: bool = True  # it may be absent: never committed, or expired
     open: dict[int, Open] = field(default_factory=dict)
 
     def draw(self, *, expires: bool) -> int:
-        """A value that was never written, and is now."""
+        """The next value, which was never written before; it is about to be sent."""
         self.last += 1
         self.open[self.last] = Open(expires, is_answered=False)
         return self.last
 
     def refused(self, value: int) -> None:
-        """It was answered with an error that leaves it open whether it stands in the log."""
+        """The response had an error that leaves it open whether the value was written."""
         self.open[value] = self.open[value]._replace(is_answered=True)
 
     def written(self, value: int, *, expires: bool) -> None:
-        """It is confirmed; what was answered before stands in front of it, if at all."""
+        """The commit was accepted; it replaces earlier values that had a response."""
         self.confirmed, self.expires = value, expires
         self.open.pop(value, None)
         for other in [v for v, open_ in self.open.items() if v < value and open_.is_answered]:
             del self.open[other]
 
     def allowed(self) -> frozenset[int]:
-        """What an OffsetFetch may answer."""
+        """The values that OffsetFetch may return."""
         expires = self.expires or any(open_.expires for open_ in self.open.values())
         return frozenset({self.confirmed, *self.open, *([NO_OFFSET] if expires else ())})
 
 
 class RegisterWriter(Transactor):
-    """One writer, whose group has no members."""
+    """The writer of the committed offsets of one group that has no members."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ class RegisterWriter(Transactor):
             ledger or Ledger(workload), client, name, f"id-{name}", options or TransactionOptions()
         )
         self._group = name
-        # In version 1 a TxnOffsetCommit that is late is taken for the next transaction's.
+        # In version 1 a late TxnOffsetCommit becomes part of the next transaction.
         self._transacts = options is not None and options.version > 1
         self.registers = [Register(f"{name}/{index}") for index in range(PARTITIONS)]
         self.has_read_all = False
 
     async def run(self) -> None:
-        """Write until the workload ends."""
+        """Commit offsets until the workload ends."""
         while not self._workload.is_over:
             await asyncio.sleep(self._random.uniform(0.02, 0.4))
             if TOPIC not in self._workload.history.topics:
@@ -164,20 +164,20 @@ class RegisterWriter(Transactor):
                 asyncio.create_task(self._commit(connection, index, values[-1], expires=expires))
             )
             await asyncio.sleep(pause_s)
-        told, *codes = await asyncio.gather(fetching, *writing, return_exceptions=True)
-        if codes[0] is ErrorCode.NONE and isinstance(told, int):
+        fetched, *codes = await asyncio.gather(fetching, *writing, return_exceptions=True)
+        if codes[0] is ErrorCode.NONE and isinstance(fetched, int):
             self._workload.happened["registers read"] += 1
-            self._check(register, allowed, told)
+            self._check(register, allowed, fetched)
         self._settle(register, values, codes, expires=expires)
         for code in codes:
             if isinstance(code, BaseException):
                 raise code
 
-    def _check(self, register: Register, allowed: frozenset[int], told: int) -> None:
-        if told not in allowed:
+    def _check(self, register: Register, allowed: frozenset[int], fetched: int) -> None:
+        if fetched not in allowed:
             self._workload.violated(
-                f"committed offset {register.name}: OffsetFetch answers {told}, which is none of "
-                f"{sorted(allowed)}"
+                f"committed offset {register.name}: OffsetFetch answers {fetched}; "
+                f"expected is one of {sorted(allowed)}"
             )
 
     def _settle(
@@ -270,18 +270,18 @@ class RegisterWriter(Transactor):
     # ------------------------------------------------------------------------------ the end
 
     async def read_some(self) -> None:
-        """At the end: what is there, of all registers."""
+        """At the end: fetch and check all registers."""
         try:
             connection = await self._group_coordinator()
-            told = [await self._fetch(connection, index) for index in range(PARTITIONS)]
+            fetched = [await self._fetch(connection, index) for index in range(PARTITIONS)]
         except TROUBLE:
             await self._client.begin_anew()
             return
-        if None in told:
+        if None in fetched:
             await self._client.pause()
             return
         self.has_read_all = True
-        for register, value in zip(self.registers, told, strict=True):
+        for register, value in zip(self.registers, fetched, strict=True):
             assert value is not None
             self._check(register, register.allowed(), value)
 

@@ -1,16 +1,16 @@
-"""The clients that ship (`odradek.client`), under the simulator's faults and by its histories.
+"""The shipped clients (`odradek.client`) in the simulator, with its faults and checks.
 
-    ShippedProducer    idempotent; what it says is delivered is held against what is read
+    ShippedProducer    idempotent; each record that it reports as delivered has to be read
     ShippedConsumer    a member of a group with one of the four assignors, or two of them
     ShippedMover       consumes, produces and commits its offsets in one transaction
 
-Nothing of them is replaced: they take the loop, and with it the network, from the process that they
-run in, and chance and time as arguments. Each runs in a process of its own, which is killed now and
-then, and another goes on under the same transactional id or instance id.
+Their code is unchanged: they take the event loop, and with it the network, from their process, and
+random numbers and time as arguments. Each runs in a process of its own, which is killed at times;
+another process continues with the same transactional id or instance id.
 
-    a consumer misses nothing    from the offset at which it begins each record comes, in order
-    what is committed was read   see `sim/clients/groups.py` (GroupBook); in the end the group has
-                                 read all that was acknowledged
+    a consumer misses nothing    it gets each record from its first offset on, in order
+    committed offsets            see `sim/clients/groups.py` (GroupBook); in the end the group has
+                                 read every acknowledged record
     exactly once                 see `odradek.sim.clients.movers.Moves`
 """
 
@@ -55,7 +55,7 @@ COPIED: Final = "copied"  # the topic that they write to
 _PACKAGE: Final = "org.apache.kafka.clients.consumer."
 _RANGE: Final = f"{_PACKAGE}RangeAssignor"
 _COOPERATIVE: Final = f"{_PACKAGE}CooperativeStickyAssignor"
-# Of a group all members have the same.
+# All members of a group use the same choice.
 ASSIGNORS: Final = (
     (_RANGE,),
     (f"{_PACKAGE}RoundRobinAssignor",),
@@ -70,12 +70,12 @@ _DELIVERY_MS: Final = 10_000
 _BLOCK_MS: Final = 6_000
 _API_MS: Final = 5_000
 _COMMITS_MAX: Final = 3
-_LIFE_S: Final = 25.0  # on average
+_RUN_S: Final = 25.0  # the mean time until a process is killed
 _RECORDS_MAX: Final = 8
 
 
 def client_settings(client: Client) -> ClientSettings:
-    """What all of them have."""
+    """The common settings; timeouts and the metadata's age are drawn."""
     return ClientSettings(
         bootstrap_servers=tuple(client.servers.split(",")),
         client_id=client.process.name,
@@ -87,7 +87,7 @@ def client_settings(client: Client) -> ClientSettings:
 
 
 def member_settings(client: Client, group_id: str, assignors: tuple[str, ...]) -> ConsumerSettings:
-    """What all members of a group have, whether they commit alone or in a transaction."""
+    """The settings of a member, with commits by the application or in a transaction."""
     return ConsumerSettings(
         client=client_settings(client),
         group_id=group_id,
@@ -107,11 +107,11 @@ async def _connected(client: Client) -> Cluster:
 
 
 class GivenUpError(OdradekError):
-    """It cannot be known what became of a transaction: only another producer can go on."""
+    """The outcome of a transaction is not known: only another producer can continue."""
 
 
-class Lives:
-    """A client that is killed now and then, and begun anew in another process."""
+class Restarted:
+    """A client that is killed at times, and started again in another process."""
 
     def __init__(
         self, workload: "Workload", name: str, live: Callable[[Client], Awaitable[None]]
@@ -122,34 +122,34 @@ class Lives:
         self._random = workload.cluster.randomness(name)
 
     async def run(self) -> None:
-        """One life after the other, until the workload ends."""
-        lives = 0
+        """Start one process after the other, until the workload ends."""
+        starts = 0
         while not self._workload.is_over:
-            lives += 1
-            client = self._workload.client(f"{self._name}.{lives}")
-            life = client.run(self._once(client))
-            await asyncio.wait({life}, timeout=self._random.expovariate(1 / _LIFE_S) + 2.0)
-            if life.done() or not self._workload.is_over:
-                self._workload.happened["shipped clients killed"] += not life.done()
+            starts += 1
+            client = self._workload.client(f"{self._name}.{starts}")
+            task = client.run(self._once(client))
+            await asyncio.wait({task}, timeout=self._random.expovariate(1 / _RUN_S) + 2.0)
+            if task.done() or not self._workload.is_over:
+                self._workload.happened["shipped clients killed"] += not task.done()
                 client.process.kill()
                 self._workload.cluster.network.host_died(client.process.name, power=False)
             await asyncio.sleep(self._random.uniform(0.05, 1.0))
 
     async def _once(self, client: Client) -> None:
-        # Whatever its interface says that it raises: an application begins anew.
+        # After any error that the client documents, an application starts it again.
         with suppress(*TROUBLE):
             await self._live(client)
 
 
 def _start(workload: "Workload", name: str, live: Callable[[Client], Awaitable[None]]) -> None:
-    workload.client(name).run(Lives(workload, name, live).run())
+    workload.client(name).run(Restarted(workload, name, live).run())
 
 
 # ----------------------------------------------------------------------------------- producing
 
 
 class ShippedProducer:
-    """An idempotent producer that writes to the topics that there are."""
+    """An idempotent producer that writes to all existing topics."""
 
     def __init__(self, workload: "Workload", name: str, each_second: float) -> None:
         self._workload = workload
@@ -158,7 +158,7 @@ class ShippedProducer:
         self._sent = 0
 
     async def live(self, client: Client) -> None:
-        """Send until the workload ends."""
+        """Send records until the workload ends."""
         settings = ProducerSettings(
             client=client_settings(client),
             linger_ms=client.random.choice((0, 0, 20)),
@@ -185,7 +185,7 @@ class ShippedProducer:
             key = f"{self._name}/{self._sent}".encode()
             self._sent += 1
             self._workload.history.sending(key, topic, facts.index, idempotent=True)
-            # Refused before it has a place: no room, no metadata.
+            # `send` raises before the record is in a batch: no buffer memory, or no metadata.
             with suppress(*TROUBLE):
                 delivery = await producer.send(
                     topic.name, value_of(key), key=key, partition=facts.index
@@ -201,7 +201,7 @@ class ShippedProducer:
         happened["shipped records delivered"] += 1
         if facts.topic.is_doomed:
             return
-        if offset >= 0:  # of a batch that was there already, a leader may not know where
+        if offset >= 0:  # a leader may not have the offset of a duplicate batch
             self._workload.history.acked(facts, offset, [key])
         self._workload.succeeded()
 
@@ -211,14 +211,14 @@ class ShippedProducer:
 
 @dataclass(slots=True)
 class GroupReads:
-    """What all members of a group have read."""
+    """The offsets that the members of a group have read."""
 
     workload: "Workload"
     book: GroupBook
     read: dict[int, set[int]] = field(default_factory=dict)  # offsets by partition
 
     def missing(self, topic: Topic) -> list[str]:
-        """What was acknowledged, and not read by any of them."""
+        """The acknowledged records that no member has read."""
         return [
             f"{topic.name}-{index}@{offset}"
             for index in range(topic.partitions)
@@ -229,7 +229,7 @@ class GroupReads:
 
 
 class ShippedConsumer:
-    """A member of the group; also the listener of its rebalances."""
+    """A member of the group, and its rebalance listener."""
 
     def __init__(self, reads: GroupReads, name: str, assignors: tuple[str, ...]) -> None:
         self._reads = reads
@@ -247,7 +247,7 @@ class ShippedConsumer:
         await consumer.close(_API_MS)
 
     async def opened(self, client: Client) -> Consumer:
-        """A consumer that has subscribed."""
+        """A new consumer that has subscribed to the topic."""
         self._places.clear()
         cluster = await _connected(client)
         settings = replace(
@@ -259,7 +259,7 @@ class ShippedConsumer:
         return consumer
 
     async def once(self, client: Client, consumer: Consumer) -> None:
-        """Poll, take what comes, and commit now and then."""
+        """Poll, check the records, and commit at times."""
         records = await consumer.poll(client.random.choice((0, 100, 500)))
         for record in records:
             self._take(record)
@@ -278,8 +278,8 @@ class ShippedConsumer:
         if place is None:
             self._workload.violated(f"{self._name} reads {partition}, which it was not assigned")
             return
-        if place.told < 0:
-            place.told = place.offset = record.offset
+        if place.fetched < 0:
+            place.fetched = place.offset = record.offset
         if record.offset != place.offset:
             self._workload.violated(
                 f"{self._name} reads {partition} at {record.offset}; {place.offset} is next"
@@ -295,7 +295,7 @@ class ShippedConsumer:
 
     async def _commit(self, consumer: Consumer) -> None:
         book = self._reads.book
-        places = {p: place for p, place in self._places.items() if place.told >= 0}
+        places = {p: place for p, place in self._places.items() if place.fetched >= 0}
         offsets = {p: OffsetAndMetadata(place.offset) for p, place in places.items()}
         before, newest_given = consumer.group_metadata(), book.newest_given
         try:
@@ -304,12 +304,12 @@ class ShippedConsumer:
             self._workload.happened[f"shipped commits failed: {type(error).__name__}"] += 1
             return
         if consumer.group_metadata() != before:
-            return  # of another generation: a rebalance was under way
+            return  # a rebalance came between: the commit's generation is not known
         self._workload.happened["shipped commits"] += bool(offsets)
         for partition, committed in offsets.items():
             place = Place(
                 partition.partition,
-                places[partition].told,
+                places[partition].fetched,
                 places[partition].floor,
                 committed.offset,
             )
@@ -464,7 +464,7 @@ class ShippedMover:
 
     @staticmethod
     async def _commit(producer: Producer) -> None:
-        """Commit; what was not answered in time has to be asked again, and not be aborted."""
+        """Commit; after a timeout the commit is repeated, because an abort is not allowed then."""
         for _ in range(_COMMITS_MAX):
             with suppress(ClientTimeoutError):
                 await producer.commit_transaction()
@@ -472,10 +472,10 @@ class ShippedMover:
         raise GivenUpError
 
     async def _abort(self, producer: Producer, transaction: Transaction) -> None:
-        """What was asked to commit may be; nothing else can be.
+        """Abort; after a request to commit, the transaction may be committed all the same.
 
         Raises:
-            OdradekError: it cannot be aborted: this producer is of no use any more.
+            OdradekError: it cannot be aborted: this producer cannot continue.
         """
         if transaction.fate is not Fate.ASKED:
             transaction.fate = Fate.ABORTED
@@ -496,12 +496,12 @@ def _rewind(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
 
 
 def start_shipped_producer(workload: "Workload", each_second: float) -> None:
-    """Let a producer go."""
+    """Start a producer that is killed and started again."""
     _start(workload, "shipped-p", ShippedProducer(workload, "shipped-p", each_second).live)
 
 
 def start_shipped_group(workload: "Workload") -> None:
-    """Let a producer and a group of consumers go."""
+    """Start a producer and three consumers of one group; each is killed and started again."""
     start_shipped_producer(workload, 1.5)
     assignors = workload.cluster.randomness("assignors").choice(ASSIGNORS)
     reads = GroupReads(workload, GroupBook(workload, GROUP))

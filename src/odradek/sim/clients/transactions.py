@@ -8,10 +8,10 @@ copy of an EndTxn that was answered may arrive later, as a delayed retry does (`
 Readers with read_committed, which skip aborted records as a consumer does, must see
 
     all or nothing    of each transaction every record, or none
-    once              each record at one place
-    what was meant    a transaction whose commit was answered; none without a request to commit
+    once              each record at one offset
+    the outcome       a transaction whose commit was answered; none without a request to commit
 
-In version 1 a late copy ends the transaction that is open when it comes, whichever that is
+In version 1 a late copy ends the transaction that is open when it arrives
 (KAFKA-17754, found by Jepsen in 2024): aborted records are read, or committed ones are lost.
 Version 2 has an epoch for each transaction, and late copies end nothing.
 """
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
     from odradek.sim.clients.workload import Workload
 
 TOPIC: Final = "moves"
-YOUNG: Final = "young"  # what the names of topics that come and go begin with
+YOUNG: Final = "young"  # prefix of the names of short-lived topics
 PARTITIONS: Final = 3
 TRANSACTIONS: Final = 1  # the kind of coordinator
 GIVE_UP_S: Final = 20.0
 TIMEOUT_MS: Final = 6_000
 _LOOK_MS: Final = 2_000  # how often coordinators look for transactions that have timed out
-# By then nothing is open any more that its producer has left.
+# By then the transactions of stopped producers have timed out.
 TRANSACTIONS_OVER_S: Final = (TIMEOUT_MS + _LOOK_MS) / 1000 + 2
 _PRODUCE: Final = {1: 11, 2: 12}
 _END: Final = {1: 4, 2: 5}
 _ADD: Final = 3
-# Another has the transactional id now, or the transaction has timed out.
+# Another producer uses the transactional id, or the transaction has timed out.
 FENCED: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -73,7 +73,7 @@ FENCED: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-# What a producer answers by aborting.
+# After these a producer aborts.
 ABORTABLE: Final = frozenset(
     {
         ErrorCode.TRANSACTION_ABORTABLE,
@@ -85,17 +85,17 @@ ABORTABLE: Final = frozenset(
 
 
 class Fate(Enum):
-    """What a producer knows of its transaction."""
+    """The outcome of a transaction, from its producer's view."""
 
     OPEN = "open"
-    ASKED = "asked to commit, and not answered"
+    ASKED = "commit requested, no response"
     COMMITTED = "committed"
-    ABORTED = "never asked to commit"
+    ABORTED = "commit never requested"
 
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """One transaction and what it wrote, as its producer knows it."""
+    """One transaction, its outcome and the keys that it wrote."""
 
     name: str
     fate: Fate = Fate.OPEN
@@ -106,12 +106,12 @@ class Transaction:
 
 
 class Ledger:
-    """All transactions, and what readers of committed have seen of them."""
+    """All transactions, and the records that read_committed consumers have read."""
 
     def __init__(self, workload: "Workload") -> None:
         self.transactions: list[Transaction] = []
         self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
-        # Who wants to know what was read, and what holds in the end.
+        # Called for each key that is read, and at the end.
         self.watching: list[Callable[[bytes], None]] = []
         self.checks: list[Callable[[], None]] = []
         self._of: dict[bytes, Transaction] = {}
@@ -120,7 +120,7 @@ class Ledger:
         self.workload = workload
 
     def begin(self, name: str) -> Transaction:
-        """A producer begins one."""
+        """A producer begins a transaction."""
         transaction = Transaction(name)
         self.transactions.append(transaction)
         return transaction
@@ -128,17 +128,17 @@ class Ledger:
     def writes(
         self, transaction: Transaction, key: bytes, topic: Topic, partition: TopicPartition
     ) -> None:
-        """A record of it is on its way."""
+        """A record of the transaction is about to be sent."""
         transaction.keys.append(key)
         self._of[key] = transaction
         self._written_to[key] = topic, partition
 
-    def stand(self, keys: Iterable[bytes], base_offset: int) -> None:
-        """A leader has said where records stand."""
+    def written(self, keys: Iterable[bytes], base_offset: int) -> None:
+        """A leader has acknowledged records with their offset."""
         self._offsets.update(zip(keys, count(base_offset), strict=False))
 
-    def is_gone(self, key: bytes) -> bool:
-        """Whether somebody has asked to delete it: its topic, or the records up to it."""
+    def may_be_deleted(self, key: bytes) -> bool:
+        """Whether a client has requested to delete its topic, or records up to its offset."""
         topic, partition = self._written_to[key]
         if topic.is_doomed:
             return True
@@ -147,10 +147,10 @@ class Ledger:
         return bool(asked) and (offset is None or offset < asked)
 
     def read(self, key: bytes, partition: TopicPartition, offset: int) -> None:
-        """A reader of committed has got a record."""
+        """A read_committed consumer has read a record."""
         place = self.seen.setdefault(key, (partition, offset))
         if key in self._written_to and self._written_to[key][0].is_doomed:
-            return  # the next topic of that name may have got it as well
+            return  # a new topic of that name may have got it as well
         if place != (partition, offset):
             self.workload.violated(f"{key!r} is at {place} and at {partition}@{offset}")
         transaction = self._of.get(key)
@@ -160,13 +160,13 @@ class Ledger:
             watch(key)
 
     def check(self) -> None:
-        """At the end, when everything has been read."""
+        """Check every transaction, after all records have been read."""
         for transaction in self.transactions:
-            seen = [key in self.seen for key in transaction.keys if not self.is_gone(key)]
+            seen = [key in self.seen for key in transaction.keys if not self.may_be_deleted(key)]
             if not seen:
                 continue  # nothing was written, or all of it was deleted
             if transaction.fate is Fate.COMMITTED and not all(seen):
-                self.workload.violated(f"{seen.count(False)} records of {transaction} are gone")
+                self.workload.violated(f"{seen.count(False)} records of {transaction} are missing")
             elif transaction.fate is Fate.ASKED and any(seen) != all(seen):
                 self.workload.violated(f"{seen.count(True)} of {len(seen)} of {transaction} seen")
             elif transaction.fate in {Fate.ABORTED, Fate.OPEN} and any(seen):
@@ -175,16 +175,16 @@ class Ledger:
             check()
 
     def count(self, fate: Fate) -> int:
-        """How many transactions have met this fate."""
+        """The number of transactions with this outcome."""
         return sum(transaction.fate is fate for transaction in self.transactions)
 
 
 class AbortError(Exception):
-    """The transaction cannot go on."""
+    """The transaction has to be aborted."""
 
 
 class FencedError(Exception):
-    """The producer cannot go on."""
+    """The producer is fenced: it has to send InitProducerId again."""
 
 
 class Transactor:
@@ -212,7 +212,7 @@ class Transactor:
         self._count = 0
 
     async def run(self) -> None:
-        """Transaction after transaction, until the workload ends."""
+        """Run transactions until the workload ends."""
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(3))
             if TOPIC not in self._workload.history.topics:
@@ -228,7 +228,7 @@ class Transactor:
 
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:
-        """The next one. It is aborted, unless it was asked to commit."""
+        """The next transaction; its outcome is aborted unless a commit was requested."""
         self._count += 1
         self._joined.clear()
         transaction = self._ledger.begin(f"{self._name}/{self._count}")
@@ -241,7 +241,7 @@ class Transactor:
     # ------------------------------------------------------------------ one transaction
 
     def _topic(self) -> Topic:
-        """Where to write to: often to the topic that is youngest, if topics come and go."""
+        """The topic to write to: often the youngest, if there are short-lived topics."""
         young = [topic for topic in self._workload.topics if topic.name.startswith(YOUNG)]
         if young and self._random.random() < 0.6:
             return young[-1] if self._random.random() < 0.5 else self._random.choice(young)
@@ -253,14 +253,14 @@ class Transactor:
                 topic = self._topic()
                 index = self._random.randrange(topic.partitions)
                 await self._write(transaction, topic, index, self._random.choice((1, 1, 2)))
-                await self._dawdle()
+                await self._pause()
         except AbortError:
             await self._abort()
         else:
             await self._decide(transaction)
 
-    async def _dawdle(self) -> None:
-        """Now and then, for so long that others take this producer for dead."""
+    async def _pause(self) -> None:
+        """Pause; at times for so long that the transaction times out."""
         if self._random.random() < 0.02:
             self._workload.happened["pauses within a transaction"] += 1
             await asyncio.sleep(TIMEOUT_MS / 1000 * self._random.uniform(0.5, 3))
@@ -268,7 +268,7 @@ class Transactor:
             await asyncio.sleep(self._random.uniform(0.05, 0.8))
 
     async def _decide(self, transaction: Transaction) -> bool:
-        """Commit or abort it. Whether it is committed."""
+        """Commit or abort. Returns whether the transaction is committed."""
         commit = self._random.random() < 0.7
         if commit:
             transaction.fate = Fate.ASKED
@@ -279,15 +279,15 @@ class Transactor:
         return commit
 
     async def _abort(self) -> None:
-        """It cannot go on."""
+        """Abort; in version 1 the producer is fenced afterwards."""
         await self._end(commit=False)
-        if self._version == 1:  # whose sequences are not what the leaders know
+        if self._version == 1:  # its sequences no longer match the leaders'
             raise FencedError("aborted") from None
 
     async def _write(
         self, transaction: Transaction, topic: Topic, index: int, records: int
     ) -> list[bytes]:
-        """Write so many records. Returns their keys."""
+        """Write `records` records. Returns their keys."""
         partition = TopicPartition(topic.name, index)
         if self._version == 1 and partition not in self._joined:
             await self._join(partition)
@@ -305,11 +305,11 @@ class Transactor:
             base_sequence=sequence,
             transactional=True,
         )
-        self._ledger.stand(keys, await self._produce(topic, partition, batch))
+        self._ledger.written(keys, await self._produce(topic, partition, batch))
         return keys
 
     async def _produce(self, topic: Topic, partition: TopicPartition, batch: bytes) -> int:
-        """Until it is there. Returns its offset."""
+        """Send until it is acknowledged. Returns the base offset."""
         data = TopicProduceData(
             name=partition.topic,
             partition_data=[PartitionProduceData(index=partition.partition, records=batch)],
@@ -334,7 +334,7 @@ class Transactor:
                 await self._client.refresh([partition.topic])
             return error
 
-        # Not sent again for ever: by then the transaction has timed out.
+        # Sending ends: a transaction that waits too long times out.
         await self._until_answered("Produce", ask)
         return base_offset
 
@@ -358,9 +358,9 @@ class Transactor:
         self._joined.add(partition)
 
     async def _end(self, *, commit: bool) -> None:
-        """Until it is answered. What is not is asked again, and then given up."""
+        """Send EndTxn until it is answered, or given up after `GIVE_UP_S`."""
         if self._version == 1 and not self._joined:
-            return  # nothing has begun
+            return  # the transaction has no partition: the coordinator has none open
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._producer[0],
@@ -381,7 +381,7 @@ class Transactor:
         try:
             await self._until_answered("EndTxn", ask)
         except AbortError as error:
-            # It has ended already, and otherwise: there is no way on but another epoch.
+            # It has ended with another result: only another producer epoch can continue.
             raise FencedError from error
         if self._late_copies and self._random.random() < 0.3:
             self._client.run(self._send_late(request, version))
@@ -443,7 +443,7 @@ class Transactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOptions:
-    """What transactors there are, and how they behave."""
+    """The number of transactional clients, and how they behave."""
 
     version: int = 2
     late_copies: bool = True
@@ -457,14 +457,14 @@ class TransactionOptions:
             "transaction.state.log.replication.factor": str(min(3, brokers)),
             "transaction.state.log.min.isr": str(min(2, brokers)),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(_LOOK_MS),
-            # Of __consumer_offsets: who may lose power must not be the only one to have something.
+            # Of __consumer_offsets: with one in-sync replica, a power loss would lose offsets.
             "min.insync.replicas": str(min(2, brokers)),
             "odradek.transaction.version.max": str(self.version),
         }
 
 
 async def make_topic(workload: "Workload", client: Client, name: str = TOPIC) -> None:
-    """Make a topic that is written to."""
+    """Create a topic of `PARTITIONS` partitions, and wait until Metadata shows it."""
     replicas = workload.replication_factor
     topic = CreatableTopic(
         name=name,
@@ -490,7 +490,7 @@ async def make_topic(workload: "Workload", client: Client, name: str = TOPIC) ->
 
 
 def start_transactions(workload: "Workload", options: TransactionOptions) -> Ledger:
-    """Let transactors go; the first two share a transactional id."""
+    """Start the transactors; the first two share a transactional id."""
     ledger = Ledger(workload)
     maker = workload.client("admin")
     maker.run(make_topic(workload, maker))

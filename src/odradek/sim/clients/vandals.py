@@ -1,6 +1,6 @@
-"""Simulated clients that are none: they send garbage, half a request, too much; and vanish.
+"""Simulated connections that violate the protocol: garbage, partial requests, sudden ends.
 
-Whatever they do, the broker goes on and serves the others; who looks after that is everybody else.
+The broker has to go on serving the other clients; the checks of those clients show it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ BYTES_MAX: Final = 4_000
 
 
 class _Tool(asyncio.Protocol):
-    """A connection that listens to nothing."""
+    """A connection that drops what it receives."""
 
     transport: asyncio.Transport
 
@@ -37,7 +37,7 @@ class _Tool(asyncio.Protocol):
 
 
 class Vandal:
-    """One who comes again and again, each time from another host."""
+    """Connects again and again, each time from another host."""
 
     def __init__(self, workload: "Workload", name: str) -> None:
         self._workload = workload
@@ -45,7 +45,7 @@ class Vandal:
         self._random = workload.cluster.randomness(name)
 
     async def run(self) -> None:
-        """Do damage until the workload ends."""
+        """Send invalid bytes until the workload ends."""
         visits = 0
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(1 / 4))
@@ -82,12 +82,12 @@ class Vandal:
                 return random.randbytes(random.randint(1, BYTES_MAX))
             case 1:  # half a frame
                 return frame[: random.randint(1, len(frame) - 1)]
-            case 2:  # a frame with damage
+            case 2:  # a frame with changed bytes
                 damaged = bytearray(frame)
                 for _ in range(random.randint(1, 5)):
                     damaged[random.randrange(4, len(damaged))] = random.randrange(256)
                 return bytes(damaged)
-            case 3:  # a promise that is not kept
+            case 3:  # a size beyond the bytes that follow
                 return random.choice((1 << 20, (1 << 31) - 1)).to_bytes(4) + frame[4:]
             case _:
                 return frame
@@ -121,7 +121,7 @@ class Vandal:
 
     def _fetch(self) -> Message:
         name, topic_id = self._topic()
-        wanted = FetchPartition(
+        fetched = FetchPartition(
             partition=self._random.randint(0, 3),
             fetch_offset=self._random.randint(0, 100),
             partition_max_bytes=1 << 20,
@@ -131,5 +131,5 @@ class Vandal:
             min_bytes=self._random.choice((1, 1 << 20)),
             max_bytes=1 << 20,
             session_epoch=self._random.choice((-1, 0, 5)),
-            topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[wanted])],
+            topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[fetched])],
         )

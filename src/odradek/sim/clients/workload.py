@@ -1,7 +1,7 @@
-"""What simulated clients share: the cluster they use, the history they write, and their clocks.
+"""What simulated clients share: the cluster, the history and the clock.
 
-Some clients share a process, and so a connection and its order; some have their own. What they see
-goes into the `History`; answers that no client can use are violations here.
+Some clients share a process, and so a connection with its order of requests; others have their
+own. Error codes that no client can handle are violations.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ STEADY_TOPICS: Final = 3
 
 
 class LastLook(Protocol):
-    """A client that has to read to the end once all faults are over."""
+    """A client that has to read to the end after all faults."""
 
     async def read_some(self) -> None:
         """Read the next records, if there are any."""
 
     @property
     def has_read_all(self) -> bool:
-        """Whether it is at the end."""
+        """Whether nothing is left to read."""
 
 
 class Workload:
-    """The clients of one simulation, and what each of them may use."""
+    """The clients of one simulation and the state that they share."""
 
     def __init__(
         self, cluster: SimulatedCluster, history: History, *, traits: Collection[Trait] = ()
@@ -41,19 +41,19 @@ class Workload:
         self.traits = frozenset(traits)
         self.is_over = False
         self.replication_factor = min(3, len(cluster.brokers))
-        self.last_success_s = 0.0  # when a producer last got an acknowledgement
+        self.last_success_s = 0.0  # time of the last acknowledgement to a producer
         self.readers: list[LastLook] = []
-        self.happened = Counter[str]()  # what clients met that a run is for
+        self.happened = Counter[str]()  # the number of events that tests require of a run
         self.clients: list[Client] = []
         self._broker_of = {broker.name: broker for broker in cluster.brokers}
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
         self.produces_each_second = draw.choice((0.5, 2.0, 5.0))
-        if self.replication_factor > 1:  # enough records for a run to count, whatever fails
+        if self.replication_factor > 1:  # enough records for a run to count, despite the faults
             self.produces_each_second = 2.0
 
     def stop(self) -> None:
-        """No more of it."""
+        """Kill the processes of all clients."""
         for client in self.clients:
             client.process.kill()
             self.cluster.network.host_died(client.process.name, power=False)
@@ -67,7 +67,7 @@ class Workload:
 
     @property
     def topics(self) -> list[Topic]:
-        """The topics that are there to be used."""
+        """The topics whose deletion was not requested."""
         return [topic for topic in self.history.topics.values() if not topic.is_doomed]
 
     def now_s(self) -> float:
@@ -75,11 +75,11 @@ class Workload:
         return self.cluster.loop.time()
 
     def wall_ms(self) -> int:
-        """What time it is for clients, whose clocks are right."""
+        """The wall clock of clients, which has no error."""
         return EPOCH_MS + int(self.now_s() * 1000)
 
     def process_and_epoch_of(self, connection: Connection, facts: Facts) -> object:
-        """Broker, number of its process and leader epoch that serve a request now."""
+        """The broker, the number of its starts and its leader epoch of the partition."""
         broker = self._broker_of[connection.name.partition(":")[0]]
         if facts.topic.replicas == 1:
             return broker.name, broker.starts
@@ -100,21 +100,21 @@ class Workload:
         self._producer_ids.add(producer_id)
 
     def fenced(self, facts: Facts, error: ErrorCode) -> None:
-        """A sequence was refused: right only if the power took what came before it."""
+        """A sequence was refused: allowed only if a power loss truncated earlier batches."""
         if not facts.cuts and not facts.topic.is_doomed:
             self.violated(f"{facts}: {error.name}, and no power was lost")
 
     def expect_retriable(self, what: str, code: int) -> None:
-        """Clients go on after these."""
+        """Report an error code after which clients do not retry."""
         if code not in RETRIABLE:
             self.unexpected(f"{what}: {ErrorCode(code).name}")
 
     def unexpected(self, what: str) -> None:
-        """An answer that no client can do anything with."""
+        """Report a response that no client can handle."""
         self.violated(f"unexpected answer: {what}")
 
     def violated(self, what: str) -> None:
-        """What must not happen has."""
+        """Report a violation."""
         self.cluster.witness.violated(what)
 
 

@@ -1,8 +1,8 @@
-"""Topics that come and go while transactions write to them.
+"""Topics that are created and deleted while transactions write to them.
 
-What transactions must survive of it: a coordinator whose broker does not have a topic in its
-metadata yet, markers to partitions that are deleted meanwhile or that have just been added, and
-DeleteRecords below, within and behind an open transaction.
+Transactions have to survive: a coordinator whose broker does not have a topic in its metadata yet,
+markers to partitions that were just deleted or added, and DeleteRecords below, within and behind an
+open transaction.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ _NAMES: Final = 10
 
 
 class YoungAdministrator(Administrator):
-    """An administrator who has topics for a few seconds each."""
+    """An administrator whose topics exist for a few seconds each."""
 
     def __init__(self, workload: "Workload", client: Client) -> None:
         super().__init__(workload, client)
         self._pause_s = self._random.choice((0.4, 1.0, 2.5))
 
     async def run(self, steady: int = 0) -> None:
-        """Make, grow, cut and delete topics until the workload ends; none of them is `steady`."""
+        """Create, extend and delete topics, and delete records, until the workload ends."""
         assert not steady
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(1 / self._pause_s))

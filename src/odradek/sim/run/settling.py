@@ -111,11 +111,11 @@ class Settling:
         for group in PROBES:
             try:
                 connection = await GroupMember.coordinator(self._client, group)
-                told = await GroupMember.committed_offsets(connection, [0], group)
+                offsets = await GroupMember.committed_offsets(connection, [0], group)
             except TROUBLE as error:
                 await self._client.begin_anew()
                 return [f"{group}: {error}"]
-            if told is None:
+            if offsets is None:
                 missing.append(f"the coordinator of {group}")
         return missing
 

@@ -12,7 +12,7 @@ from odradek.sim.run.simulation import Outcome, simulate
 RUNS_MAX = 200
 
 
-def shrink(failed: Outcome, *, said: Callable[[str], object] = lambda _: None) -> Outcome:
+def shrink(failed: Outcome, *, log: Callable[[str], object] = lambda _: None) -> Outcome:
     """The smallest failing schedule found, starting from a failing one."""
     assert failed.violations
     best = failed
@@ -32,7 +32,7 @@ def shrink(failed: Outcome, *, said: Callable[[str], object] = lambda _: None) -
                 break
         if smaller is not None:
             best = smaller
-            said(f"still fails with {len(best.schedule)} faults")
+            log(f"still fails with {len(best.schedule)} faults")
             parts = max(2, parts - 1)
         elif parts >= len(numbers):
             break

@@ -530,10 +530,10 @@ class SimulatedDisk:
             return len(data) if growth <= left else max(0, len(data) - growth + left)
         return len(data)
 
-    def after_writing(self, path: str, written: int, wanted: int) -> None:
+    def after_writing(self, path: str, written: int, requested: int) -> None:
         """Raise the error of an incomplete write."""
         self._crash_if_due(path)
-        if written < wanted:
+        if written < requested:
             raise StorageError(path, errno.ENOSPC)
 
     def _crash_if_due(self, path: str) -> None:

@@ -169,7 +169,7 @@ class SimulatedNetwork:
         listening.process.call_soon(far.begin, listening.make_protocol)
         return near, near.protocol
 
-    def forget(self, end: "_End") -> None:
+    def remove(self, end: "_End") -> None:
         """Remove a closed end."""
         self._ends.pop(end, None)
 
@@ -343,7 +343,7 @@ class _End(asyncio.Transport):
             return
         self.is_gone = True
         self._arrived.clear()
-        self._network.forget(self)
+        self._network.remove(self)
         if self.protocol is not None:
             self._process.call_soon(self.protocol.connection_lost, error)
 
@@ -365,7 +365,7 @@ class _End(asyncio.Transport):
             self.other.lost_bytes += 1  # bytes in flight do not arrive
             self.lost_bytes += 1
         self.is_gone = True
-        self._network.forget(self)
+        self._network.remove(self)
 
     # ------------------------------------------------------------------------ inside
 
