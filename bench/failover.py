@@ -179,11 +179,11 @@ def _measure_all(
 
 def _print(case: Case, target: str, runs: list[dict[str, float]]) -> None:
     gaps = [each["longest_gap_ms"] for each in runs]
-    gone = [each["process_gone_s"] for each in runs]
+    ended = [each["process_gone_s"] for each in runs]
     print(
         f"{case.name:20} {target:20} longest gap {statistics.median(gaps):8,.0f} ms"
-        f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); gone after"
-        f" {statistics.median(gone):.2f} s"
+        f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); process ended after"
+        f" {statistics.median(ended):.2f} s"
     )
 
 

@@ -38,7 +38,7 @@ from odradek.wire.api_keys import APIS
 
 RESULTS = ROOT / "bench" / "results" / "fuzz.jsonl"
 QUIET_S = 5.0
-ORDERS_SHARE = 10  # one in this many frames goes to the inter-broker listener
+INTER_BROKER_SHARE = 10  # one in this many frames goes to the inter-broker listener
 
 
 def fuzz_clients(
@@ -70,14 +70,14 @@ def fuzz_brokers(
     """Attack the inter-broker listener; the broker only has to keep running."""
     broker = BrokerProcess(home, target_options(home)).start()
     try:
-        orders = [int(key) for key, api in APIS.items() if api.inter_broker]
+        between_brokers = [int(key) for key, api in APIS.items() if api.inter_broker]
         report = attack(
             broker,
             seed=seed,
             frames=frames,
             connections=connections,
             port=broker.ports[1],
-            apis=orders,
+            apis=between_brokers,
             watched=False,
         )
         wrong = failures(broker, report, None)
@@ -120,16 +120,18 @@ def main(*, frames: int, seed: str, connections: int) -> None:
         if wrong:
             print(f"kept in {keep(home, report)}")
         home = pathlib.Path(folder) / "brokers"
-        orders, more = fuzz_brokers(home, seed, max(1, frames // ORDERS_SHARE), connections)
-        print(f"{orders.sent:,} frames to the inter-broker listener: answered "
-              f"{orders.answered:,}, hung up on {orders.hung_up:,}")  # fmt: skip
+        between_brokers, more = fuzz_brokers(
+            home, seed, max(1, frames // INTER_BROKER_SHARE), connections
+        )
+        print(f"{between_brokers.sent:,} frames to the inter-broker listener: answered "
+              f"{between_brokers.answered:,}, hung up on {between_brokers.hung_up:,}")  # fmt: skip
         if more:
-            print(f"kept in {keep(home, orders)}")
+            print(f"kept in {keep(home, between_brokers)}")
     result = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seed": seed,
         "frames": report.sent,
-        "frames_inter_broker": orders.sent,
+        "frames_inter_broker": between_brokers.sent,
         "seconds": round(report.seconds, 1),
         "rss_growth_mib": round(report.rss_growth_mib, 1),
         "quiet": quiet,

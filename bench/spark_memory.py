@@ -135,12 +135,12 @@ def run_case(given: dict[str, object], kernel: str) -> dict[str, float]:
     )
     watch = Watch(session.pid)
     try:
-        said, _ = session.communicate()
+        output, _ = session.communicate()
     finally:
         watch.end()
     if session.returncode:
         raise click.ClickException(f"{given['case']}: ended with {session.returncode}")
-    report = json.loads(said.splitlines()[-1])
+    report = json.loads(output.splitlines()[-1])
     return {
         "rows": report["rows"],
         "seconds": round(report["seconds"], 1),

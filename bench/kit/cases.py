@@ -89,7 +89,7 @@ def java_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
     command = fetch.java_class(apache.LINE, source, *arguments, heap="512M")
 
     def load() -> Figures:
-        seen = json.loads(_said(command))
+        seen = json.loads(_output(command))
         if seen["records"] < records:
             raise RuntimeError(f"only {seen['records']} of {records} records came")
         return {"records_per_s": seen["records"] / seen["seconds"]}
@@ -169,8 +169,8 @@ def _producer_performance(
     arguments = ["--topic", topic, "--num-records", str(records), "--throughput", "-1"]
     arguments += ["--record-size", str(RECORD_BYTES)]
     arguments += ["--producer-props", f"bootstrap.servers={target.bootstrap}", *options]
-    said = _said(fetch.java(apache.LINE, main, *arguments, heap="512M"))
-    summary = said.strip().splitlines()[-1]
+    output = _output(fetch.java(apache.LINE, main, *arguments, heap="512M"))
+    summary = output.strip().splitlines()[-1]
     found = re.search(
         r"^(\d+) records sent, ([\d.]+) records/sec .*?([\d.]+) ms avg latency.*?(\d+) ms 99th",
         summary,
@@ -186,10 +186,10 @@ def _producer_performance(
 
 def _kit(module: str, *arguments: str) -> Figures:
     command = [sys.executable, "-m", f"kit.{module}", *arguments]
-    return dict(json.loads(_said(command, cwd=ROOT / "bench")))
+    return dict(json.loads(_output(command, cwd=ROOT / "bench")))
 
 
-def _said(command: list[str], cwd: pathlib.Path | None = None) -> str:
+def _output(command: list[str], cwd: pathlib.Path | None = None) -> str:
     done = subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )

@@ -60,9 +60,9 @@ def describe() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "java": _said(["java", "-version"]).splitlines()[0],
+        "java": _output(["java", "-version"]).splitlines()[0],
         "librdkafka": _version("confluent-kafka"),
-        "commit": _said(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]).strip(),
+        "commit": _output(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]).strip(),
         # Other load on the machine affects the result.
         "load_before": round(os.getloadavg()[0], 2),
     }
@@ -81,7 +81,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _said(command: list[str]) -> str:
+def _output(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:

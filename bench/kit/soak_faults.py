@@ -59,9 +59,9 @@ class Faults:
         allowed = [number for number in sorted(self._brokers) if number != self._spared()]
         return [self._brokers[number] for number in self._random.sample(allowed, count)]
 
-    def _note(self, kind: str, *who: mixed.OurBroker) -> None:
+    def _note(self, kind: str, *brokers: mixed.OurBroker) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        names = " ".join(str(broker.broker_id) for broker in who)
+        names = " ".join(str(broker.broker_id) for broker in brokers)
         self.story.append(f"{self._age_s():8.1f} s  {kind} {names}".rstrip())
 
     def _kill(self, broker: mixed.OurBroker | None = None) -> None:

@@ -180,7 +180,7 @@ def main() -> None:
 
     for _ in sys.stdin:
         report()
-        print(json.dumps({"told": True}), flush=True)
+        print(json.dumps({"reported": True}), flush=True)
     for query in queries:
         finish(query, report)
     for query in queries:

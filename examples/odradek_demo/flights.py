@@ -79,7 +79,7 @@ class Story:
     doing: Callable[[], str] = lambda: "starting"
 
     def __post_init__(self) -> None:
-        self._said_s = time.monotonic()
+        self._messages_s = time.monotonic()
         self._ended = threading.Event()
 
     def add(self, text: str) -> None:
@@ -88,7 +88,7 @@ class Story:
 
     def _line(self, text: str) -> str:
         line = f"{time.monotonic() - self.begun_s:6.1f} s  {text}"
-        self._said_s = time.monotonic()
+        self._messages_s = time.monotonic()
         self.say(line)
         return line
 
@@ -98,7 +98,7 @@ class Story:
 
         def watch() -> None:
             while not self._ended.wait(_SILENCE_S / 10):
-                if time.monotonic() - self._said_s >= _SILENCE_S:
+                if time.monotonic() - self._messages_s >= _SILENCE_S:
                     # The thread that has failed reports the failure itself.
                     with suppress(DemoFailedError):
                         self._line(f"... {self.doing()}")
@@ -184,8 +184,8 @@ async def partitions(servers: str, topic: str) -> dict[int, tuple[int, list[int]
         answer = await cluster.refresh([topic])
         return {
             each.partition_index: (each.leader_id, list(each.isr_nodes))
-            for told in answer.topics
-            for each in told.partitions
+            for topic_answer in answer.topics
+            for each in topic_answer.partitions
         }
 
 
@@ -328,7 +328,7 @@ class SparkJob:
         self._asking = threading.Lock()
         self._process = process
         self._log = log
-        self._said: Queue[dict[str, Any] | None] = Queue()
+        self._messages: Queue[dict[str, Any] | None] = Queue()
         assert process.stdout is not None
         self._reader = threading.Thread(target=self._read, args=(process.stdout,), daemon=True)
         self._reader.start()
@@ -342,12 +342,12 @@ class SparkJob:
         deadline_s = time.monotonic() + _DEADLINE_S
         while True:
             try:
-                said = self._said.get(timeout=max(0.0, deadline_s - time.monotonic()))
+                message = self._messages.get(timeout=max(0.0, deadline_s - time.monotonic()))
             except Empty:
                 raise DemoFailedError(f"Spark takes too long; see {self._log}") from None
-            if said is None:
+            if message is None:
                 raise DemoFailedError(f"the Spark job ended; its output:\n{self._tail()}")
-            if word in said:
+            if word in message:
                 return
 
     def ask(self) -> None:
@@ -385,7 +385,7 @@ class SparkJob:
             if time.monotonic() > deadline_s:
                 raise DemoFailedError(f"not within {_DEADLINE_S:.0f} s: {what}: {self.rows}")
             self.ask()
-            self.wait_for("told")
+            self.wait_for("reported")
             time.sleep(_LOOK_S)
 
     def finish(self) -> None:
@@ -407,13 +407,13 @@ class SparkJob:
     def _read(self, stdout: IO[str]) -> None:
         for line in stdout:
             if line.startswith("{"):
-                said = json.loads(line)
-                if "query" in said:
-                    self._last[said["query"]] = said
-                    self.rows[said["query"]] += said["rows"]
-                    self.batches[said["query"]] += 1
-                self._said.put(said)
-        self._said.put(None)
+                message = json.loads(line)
+                if "query" in message:
+                    self._last[message["query"]] = message
+                    self.rows[message["query"]] += message["rows"]
+                    self.batches[message["query"]] += 1
+                self._messages.put(message)
+        self._messages.put(None)
 
     def _tail(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-25:])

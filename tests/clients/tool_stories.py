@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import apache
 import fetch
-from tests.recorded.clusters import Cluster, OurCluster, bring_about
+from tests.recorded.clusters import Cluster, OurCluster, run_step
 from tests.recorded.recording import Recording, differences
 from tests.recorded.stories import NAMES, STORIES, Call, Story, read_story
 
@@ -210,7 +210,7 @@ def play(
                     (step, _said(cluster, tools if javas_tools else None, step.recording))
                 )
             else:
-                bring_about(cluster, step)
+                run_step(cluster, step)
     return reported
 
 

@@ -1,4 +1,4 @@
-"""A cluster as the recordings had it, and what is done with it between them: see `scenarios`."""
+"""A cluster like the recorded one, and the steps between the recordings (see `scenarios`)."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ FIRST: Final = f"127.0.0.1:{RECORDED_PORT}"
 
 
 class Server(Protocol):
-    """One broker in the hands of a test."""
+    """The process of one broker."""
 
     @property
     def pid(self) -> int: ...
@@ -41,33 +41,33 @@ class Server(Protocol):
 
 
 class Cluster:
-    """Brokers as the recordings had them, of whatever kind, and our tools."""
+    """Brokers like the recorded ones, Kafka's or ours, and our tools."""
 
     def __init__(self, home: pathlib.Path, ports: Sequence[int], zookeeper_port: int = 0) -> None:
         self.home = home
-        # As the recordings have it, and as it is.
-        self.places = {
+        # The recorded addresses and the real ones.
+        self.addresses = {
             f"127.0.0.1:{RECORDED_PORT + n}": f"127.0.0.1:{port}" for n, port in enumerate(ports)
         }
         if zookeeper_port:
-            self.places[RECORDED_ZOOKEEPER] = f"127.0.0.1:{zookeeper_port}"
+            self.addresses[RECORDED_ZOOKEEPER] = f"127.0.0.1:{zookeeper_port}"
         self.topic_ids: dict[str, str] = {}
         self.brokers: dict[int, Server] = {}
         self.members: dict[str, list[subprocess.Popen[bytes]]] = {}
 
     def translated(self, word: str) -> str:
-        for recorded, real in self.places.items():
+        for recorded, real in self.addresses.items():
             word = word.replace(recorded, real)
         return self.topic_ids.get(word, word)
 
     def as_recorded(self, text: str) -> str:
-        """What was printed, with the addresses that recordings have."""
-        for recorded, real in self.places.items():
+        """The output with the recorded addresses instead of the real ones."""
+        for recorded, real in self.addresses.items():
             text = text.replace(real, recorded)
         return text
 
     def run(self, tool: str, arguments: list[str], stdin: str = "") -> tuple[int, str, str]:
-        """One call of a tool of ours, in the directory of its files."""
+        """Call a tool of ours in the directory of its files. Returns code, stdout and stderr."""
         out, err = io.StringIO(), io.StringIO()
         words = [self.translated(word) for word in arguments]
         before, sys.stdin = sys.stdin, io.StringIO(stdin)
@@ -85,7 +85,7 @@ class Cluster:
     def run_for(
         self, tool: str, arguments: list[str], stdin: str, timeout_s: float
     ) -> tuple[str, str, str]:
-        """One call of a tool that does not end by itself."""
+        """Call a tool that does not end by itself."""
         words = [self.translated(word) for word in arguments]
         with subprocess.Popen(
             [sys.executable, "-u", "-m", "odradek", tool, *words],
@@ -101,7 +101,7 @@ class Cluster:
         return str(process.returncode), self.as_recorded(out), self.as_recorded(err)
 
     def join(self, group: str, topic: str, *words: str) -> None:
-        """One more member of a group, which stays."""
+        """Start a member of a group, which stays until `leave`."""
         command = [
             "console-consumer", "--bootstrap-server", self.translated(FIRST), "--topic", topic,
             "--group", group, "--from-beginning", *words,
@@ -114,7 +114,7 @@ class Cluster:
         self.members.setdefault(group, []).append(member)
 
     def leave(self, group: str) -> None:
-        """All members of a group go."""
+        """Stop all members of a group."""
         for member in self.members.pop(group, ()):
             member.terminate()
             member.wait(60)
@@ -129,7 +129,7 @@ class Cluster:
 
 
 class OurCluster(Cluster):
-    """Brokers 1 to N of ours."""
+    """A cluster of brokers of ours, with ids from 1."""
 
     def __init__(
         self,
@@ -141,8 +141,8 @@ class OurCluster(Cluster):
     ) -> None:
         ports = free_ports(brokers)
         super().__init__(home, ports)
-        # What is spoken to ZooKeeper is spoken to the embedded store.
-        self.places[RECORDED_ZOOKEEPER] = str(home)
+        # Where the recordings use ZooKeeper, ours use the embedded store.
+        self.addresses[RECORDED_ZOOKEEPER] = str(home)
         for number, port in enumerate(ports, 1):
             self.brokers[number] = BrokerProcess(
                 home / f"broker-{number}",
@@ -167,7 +167,7 @@ class OurCluster(Cluster):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens at this moment."""
+    """Ports that are free at this moment."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -175,12 +175,12 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def bring_about(  # noqa: C901 - one branch for each word
+def run_step(  # noqa: C901 - one branch for each word
     cluster: Cluster, step: str
 ) -> None:
-    """What stood between two recordings."""
+    """Run a step between two recordings (see `scenarios`)."""
     verb, *words = shlex.split(step)
-    if verb == "remember":
+    if verb == "topic-id":
         topic, recorded_id = words
         _, out, _ = cluster.run("topics", [*_where(), "--describe", "--topic", topic])
         cluster.topic_ids[recorded_id] = out.split("TopicId: ")[1].split()[0]
@@ -190,7 +190,7 @@ def bring_about(  # noqa: C901 - one branch for each word
         os.kill(cluster.brokers[int(words[0])].pid, signal.SIGCONT)
     elif verb in ("start", "stop", "kill"):
         getattr(cluster.brokers[int(words[0])], verb)()
-        wait_until(lambda: _is_known(cluster))
+        wait_until(lambda: _shows_live_brokers(cluster))
     elif verb == "fill":
         topic, _, partition = words[0].partition(":")
         asyncio.run(fill(cluster, topic, partition, int(words[1])))
@@ -201,9 +201,9 @@ def bring_about(  # noqa: C901 - one branch for each word
         plan = ["--reassignment-json-file", f"{name}.json", *throttle]
         _must(cluster, "reassign-partitions", [*_where(), *plan, "--execute"])
     elif verb in ("described", "undescribed"):
-        # A broker hears of a change of its own options a moment after it was made.
-        asked, wanted = [*_where(), "--describe", *words[:-1]], verb == "described"
-        wait_until(lambda: (words[-1] in cluster.run("configs", asked)[1]) is wanted)
+        # A broker applies a change of its own options a moment after it was stored.
+        describe, shown = [*_where(), "--describe", *words[:-1]], verb == "described"
+        wait_until(lambda: (words[-1] in cluster.run("configs", describe)[1]) is shown)
     elif verb == "join":
         cluster.join(*words)
         wait_until(lambda: _has_members(cluster, words[0]))
@@ -214,7 +214,7 @@ def bring_about(  # noqa: C901 - one branch for each word
     else:
         _must(cluster, verb, [*_where(), *words])
         if step.startswith("topics --create"):
-            # The broker that is asked may hear of it later than the one that made it.
+            # The broker of the next call may get UpdateMetadata later than the controller.
             listed = [*_where(), "--list"]
             wait_until(lambda: words[2] in cluster.run("topics", listed)[1].splitlines())
 
@@ -225,7 +225,7 @@ def _must(cluster: Cluster, tool: str, arguments: list[str]) -> None:
 
 
 def _is_quiet(cluster: Cluster) -> bool:
-    """Whether every replica is in sync and none is moved."""
+    """Whether every replica is in sync, and no reassignment is under way."""
     _, moves, _ = cluster.run("reassign-partitions", [*_where(), "--list"])
     lacking = ["--describe", "--under-replicated-partitions"]
     code, out, _ = cluster.run("topics", [*_where(), *lacking])
@@ -233,19 +233,19 @@ def _is_quiet(cluster: Cluster) -> bool:
 
 
 def _has_members(cluster: Cluster, group: str) -> bool:
-    """Whether all members of a group that were started are in it, and have read all."""
+    """Whether all started members of a group have joined and have no lag."""
     describe = [*_where(), "--describe", "--group", group]
     _, state, _ = cluster.run("consumer-groups", [*describe, "--state"])
-    wanted = len(cluster.members[group])
-    if state.split()[-2:] != ["Stable", str(wanted)]:
+    expected = len(cluster.members[group])
+    if state.split()[-2:] != ["Stable", str(expected)]:
         return False
     _, rows, _ = cluster.run("consumer-groups", [*describe, "--offsets"])
     lags = [row.split()[5] for row in rows.splitlines()[2:]]
     return bool(lags) and set(lags) == {"0"}
 
 
-def _is_known(cluster: Cluster) -> bool:
-    """Whether the brokers know who of them is up."""
+def _shows_live_brokers(cluster: Cluster) -> bool:
+    """Whether the brokers' metadata has exactly the brokers that run."""
     live = sum(broker.is_up for broker in cluster.brokers.values())
     _, reported, _ = cluster.run("cluster", ["list-endpoints", *_where()])
     return len(reported.splitlines()) == live + 1
@@ -254,8 +254,8 @@ def _is_known(cluster: Cluster) -> bool:
 def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.05)  # there is nothing to wait on from outside
+        assert time.monotonic() < deadline, "the condition was not met in time"
+        time.sleep(0.05)  # other processes give no signal to wait for
 
 
 async def fill(cluster: Cluster, topic: str, partition: str, count: int) -> None:

@@ -2,14 +2,16 @@
 
 from tests.recorded.recording import Difference
 
-_UNKNOWN_BROKERS = "3.9 takes brokers that there are not into an assignment; ours refuses them"
+_UNKNOWN_BROKERS = "3.9 accepts brokers that do not exist in an assignment; ours refuses them"
 _OPTIONAL = "3.9 prints Java's Optional[...] around the name; ours prints the name"
 _ONE_LINE = "3.9 prints the whole table in one line; ours prints rows"
 _JSON = "ours names the file, the line and the column of what is wrong"
-_BLOCKED = "3.9 refuses every change of a broker with a key that nobody knows; ours does not"
+_BLOCKED = (
+    "3.9 refuses every change of a broker if it has a stored key that is not defined; ours does not"
+)
 
-_UNKNOWN_KEY = "3.9 stores a broker's option that nobody knows; ours refuses it"
-_NO_WAIT = "3.9 waits a minute for a partition that there is not; ours says so at once"
+_UNKNOWN_KEY = "3.9 stores a broker option that is not defined; ours refuses it"
+_NO_WAIT = "3.9 waits a minute for a partition that does not exist; ours fails at once"
 _ALL_PARTS = ("out", "err", "code")
 
 DIFFERENT: dict[str, Difference] = {
@@ -28,7 +30,7 @@ DIFFERENT: dict[str, Difference] = {
     "extra.23-broker-delete-unknown-key": Difference(_UNKNOWN_KEY, _ALL_PARTS),
     "extra.01-create-assignment-negative": Difference(_UNKNOWN_BROKERS, _ALL_PARTS),
     "extra.27-delete-internal": Difference(
-        "3.9 deletes __consumer_offsets, and with it every group's place; ours refuses",
+        "3.9 deletes __consumer_offsets, and with it all committed offsets; ours refuses",
         _ALL_PARTS,
     ),
     "reassign.48-execute-syntax-error": Difference(_JSON, ("out",)),
@@ -76,8 +78,8 @@ DIFFERENT: dict[str, Difference] = {
 _FILES = "reads files; played in test_dump_log.py"
 
 NOT_PLAYED: dict[str, str] = {
-    "misc.34-zookeeper-shell-tree": "the nodes of that day, which no other cluster has",
-    "offsets.01-all": "lists what all other recordings had left behind",
+    "misc.34-zookeeper-shell-tree": "lists the znodes of the recorded cluster",
+    "offsets.01-all": "lists the topics of all other recordings",
     **dict.fromkeys(
         (
             "misc.21-dump-log-print-data",

@@ -14,7 +14,7 @@ _HELP = "[the tool's help follows here: ours prints its own]"
 
 
 class Recording(NamedTuple):
-    """A command line with the files it was given, and what came of it."""
+    """A command line with its files, its exit code and its output."""
 
     name: str
     tool: str  # as `odradek.cli.kafka.tool` calls it
@@ -27,12 +27,12 @@ class Recording(NamedTuple):
 
 
 def read(name: str) -> Recording:
-    """The recording of this name."""
+    """Read the recording of this name."""
     return parse(name, (CALLS / f"{name}.txt").read_text())
 
 
 def parse(name: str, text: str) -> Recording:
-    """A recording as it stands in a file: see `Recording`."""
+    """Parse the text of a recording."""
     sections: dict[str, list[str]] = {}
     section = "command"
     for line in text.split("\n"):
@@ -56,7 +56,7 @@ def parse(name: str, text: str) -> Recording:
 
 
 class Difference(NamedTuple):
-    """What is not compared, and why: some of `out`, `err`, `code`; lines that match a pattern."""
+    """What is not compared: parts (`out`, `err`, `code`) or lines that match a pattern."""
 
     why: str
     parts: tuple[str, ...] = ()
@@ -64,31 +64,33 @@ class Difference(NamedTuple):
 
 
 SAME = Difference("")
-# What these print are measurements.
+# These tools print measurements.
 _MEASURES = ("producer-perf-test", "consumer-perf-test", "e2e-latency")
 
 
 def differences(
     recorded: Recording, code: int | str, out: str, err: str, allowed: Difference = SAME
 ) -> list[str]:
-    """What differs between a recorded call and what came of it now."""
+    """The differences between a recorded call and its present result."""
     found = []
     if str(code) != recorded.code and "code" not in allowed.parts:
         found.append(f"exit code {code}, recorded {recorded.code}")
     for part, ours, theirs in (("out", out, recorded.out), ("err", err, recorded.err)):
-        mine, wanted = (normal(text, without=allowed.without) for text in (ours, theirs))
+        mine, expected = (normal(text, without=allowed.without) for text in (ours, theirs))
         if recorded.tool in _MEASURES:
-            mine, wanted = ([_NUMBER.sub("N", line) for line in lines] for lines in (mine, wanted))
-        if recorded.tool == "acls" or any("MEMBER" in line for line in wanted):
-            # Java prints sets of enumerations, whose order is another each time; and which
-            # member has which partitions, their ids say.
-            mine, wanted = (
-                sorted(_in_order(line.strip()) for line in lines) for lines in (mine, wanted)
+            mine, expected = (
+                [_NUMBER.sub("N", line) for line in lines] for lines in (mine, expected)
             )
-        if wanted and wanted[-1].startswith("... ["):  # the recording was cut there
-            mine, wanted = mine[: len(wanted) - 2], wanted[:-2]
-        if mine != wanted and part not in allowed.parts:
-            found.append(f"{part}:\n  ours     {mine}\n  recorded {wanted}")
+        if recorded.tool == "acls" or any("MEMBER" in line for line in expected):
+            # Java prints sets of enumerations in any order, and the assignment to members depends
+            # on their random ids.
+            mine, expected = (
+                sorted(_in_order(line.strip()) for line in lines) for lines in (mine, expected)
+            )
+        if expected and expected[-1].startswith("... ["):  # the recording was cut there
+            mine, expected = mine[: len(expected) - 2], expected[:-2]
+        if mine != expected and part not in allowed.parts:
+            found.append(f"{part}:\n  ours     {mine}\n  recorded {expected}")
     return found
 
 
@@ -157,7 +159,7 @@ _REPLACED = [
     (r"HOST:PORT  \(\d+\)", "HOST:PORT  (N)"),
     (r'"size":\d+', '"size":N'),
     (r'"logDir":"[^"]*"', '"logDir":"DIR"'),
-    # Which brokers, the walk's random start says; how many, the test.
+    # The brokers depend on the random start of the assignment; their number is compared.
     (r"Leader: \d+", "Leader: N"),
     (r"(Replicas|Isr): ([\d,]+)", lambda found: f"{found[1]}: " + re.sub(r"\d+", "N", found[2])),
     (r"\(id: \d+ ", "(id: N "),
@@ -168,12 +170,12 @@ _REPLACED = [
 def normal(  # noqa: C901 - one branch for each kind of line
     text: str, *, without: str | None = None
 ) -> list[str]:
-    """Lines without what differs from run to run, nor (by a pattern) what is left out."""
+    """The lines without parts that differ from run to run, and without those of `without`."""
     lines: list[str] = []
     is_help = False
     for line in _rows(text).split("\n"):
         if lines and lines[-1] == "Proposed partition reassignment configuration":
-            # It begins at a random broker.
+            # The assignment starts at a random broker.
             line = re.sub(r'"replicas":\[[\d,]+\]', "REPLICAS", line)  # noqa: PLW2901
         if line.startswith((_HELP, "Option  ", "usage:")):
             is_help = True

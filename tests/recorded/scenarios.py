@@ -1,17 +1,17 @@
-"""The scenarios: which recordings are played on which cluster, and what stands between them.
+"""The scenarios: the recordings that are played on one cluster, and the steps between them.
 
-A step that is no recording is a command of ours (without --bootstrap-server), or one of
+A step that is not a recording is a command of ours (without --bootstrap-server), or one of
 
-    remember TOPIC ID       the recorded id of a topic stands for ours from now on
+    topic-id TOPIC ID       from now on the topic's id replaces the recorded one
     stop N, start N ...     one broker; also kill, freeze
-    reassign PLAN           begin a reassignment
+    reassign PLAN           start a reassignment
     reassigned              the same as settle
-    fill TOPIC COUNT        so many records
+    fill TOPIC COUNT        produce records
     settle                  wait until every replica is in sync again
     described ... TEXT      wait until kafka-configs --describe with these words shows the text
     undescribed ... TEXT    wait until it does not
-    join GROUP TOPIC ...    one more member of a group, which stays and has read all
-    leave GROUP             its members go
+    join GROUP TOPIC ...    start a member of a group, and wait until it has no lag
+    leave GROUP             stop its members
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
 
 class Scenario(NamedTuple):
-    """A cluster as it was recorded, and what is done with it."""
+    """The options of a cluster, and its steps."""
 
     name: str
     steps: list[str]
@@ -70,7 +70,7 @@ SCENARIOS = (
                 "36-list 37-list-pattern 38-list-exclude-internal 39-describe-one "
                 "40-describe-assignment 41-describe-all 42-describe-pattern 43-describe-unknown",
             ),
-            "remember t3 HSQD2sMlQ_SPm5CgSduFow",
+            "topic-id t3 HSQD2sMlQ_SPm5CgSduFow",
             *_all(
                 "topics",
                 "46-describe-topic-id 47-describe-topic-id-unknown 48-describe-urp "

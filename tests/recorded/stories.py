@@ -1,15 +1,15 @@
-"""Stories: calls of Kafka's tools in a row on one cluster, with what Kafka 3.9.2's said.
+"""Stories: calls of Kafka 3.9.2's tools on one cluster, one after the other, with their output.
 
 `stories/NAME.txt` is both the table of calls and their recording; `tests/clients/tool_stories.py`
-plays it with Kafka's own tools on Kafka's own brokers and writes down what they say. A file is
+plays it with Kafka's own tools on Kafka's own brokers and records their output. A file is
 
-    % brokers 3                      how many, and what else they have: racks a,b,c;
+    % brokers 3                      the number of brokers; also: racks a,b,c;
     % option KEY=VALUE               options
 
-    > topics --create --topic a      a step: a command of ours or one of `clusters.bring_about`
+    > topics --create --topic a      a step: a command of ours or one of `clusters.run_step`
 
-    % differs out: WHY               what is not compared in the call that follows
-    % without PATTERN: WHY           which lines are not
+    % differs out: WHY               the parts of the next call that are not compared
+    % without PATTERN: WHY           the lines that are not
     $ kafka-topics.sh --bootstrap-server 127.0.0.1:19391 --list
     [file NAME]                      a file beside it
     [stdin]
@@ -30,7 +30,7 @@ NAMES = sorted(path.stem for path in STORIES.glob("*.txt"))
 
 @dataclass
 class Call:
-    """A recorded call, and the text it was read from."""
+    """A recorded call and its text."""
 
     recording: Recording
     allowed: Difference
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass
 class Story:
-    """One file of these."""
+    """The cluster and the steps of one file."""
 
     name: str
     brokers: int = 3
@@ -51,7 +51,7 @@ class Story:
 
 
 def read_story(name: str) -> Story:  # noqa: C901 - one branch for each kind of line
-    """The story of this name."""
+    """Read the story of this name."""
     story = Story(name)
     head: list[str] = []
     calls: list[tuple[list[str], list[str]]] = []

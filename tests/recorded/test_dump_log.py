@@ -1,9 +1,9 @@
-"""`kafka-dump-log` against what Apache Kafka 3.9.2's said of the same files.
+"""`kafka-dump-log` compared with the output of Apache Kafka 3.9.2's for the same files.
 
-`dump_log/files.zip` has the files: segments that Kafka wrote, and such as were made to be odd. Each
+`dump_log/files.zip` has the files: segments that Kafka wrote, also with damage. Each
 `dump_log/*.txt` is one call of Kafka's tool. Left out of the comparison: Java's stack traces and
 the names of its exceptions, and the help, whose texts are our own. What else differs is listed
-here with its reason; of these calls only what is said to be equal is compared.
+here with its reason; of these calls the other parts are compared.
 """
 
 import io
@@ -19,24 +19,30 @@ from odradek.cli.kafka.tool import run_tool
 RECORDED = pathlib.Path(__file__).parent / "dump_log"
 CALLS = sorted(path.stem for path in RECORDED.glob("*.txt"))
 
-# What differs, of stdout, stderr and exit code; and why.
+# The parts that differ (stdout, stderr, exit code), and the reason.
 EXCEPTIONS = {
-    "cluster_metadata": ("out err code", "KRaft's records are not read here, and that is said"),
-    "remote": ("out err code", "tiered storage's records are not read here, and that is said"),
+    "cluster_metadata": (
+        "out err code",
+        "KRaft's records are not read here, and the output says so",
+    ),
+    "remote": (
+        "out err code",
+        "tiered storage's records are not read here, and the output says so",
+    ),
     "decoder_default": ("out", "Java shows an object's address; ours shows the bytes"),
-    "decoder_unknown": ("err", "ours says which decoders there are"),
-    "index": ("err", "Java's exception says nothing; ours says where no batch is"),
+    "decoder_unknown": ("err", "ours lists the decoders"),
+    "index": ("err", "Java's exception has no message; ours names the position without a batch"),
     "index_verify": ("err", "the same"),
     "max_message_size": ("err", "the same"),
-    "index_without_log": ("err", "ours says what is missing, and for what"),
-    "missing": ("err", "ours says that the file is missing, not its name alone"),
+    "index_without_log": ("err", "ours names the missing file, and for which one it is needed"),
+    "missing": ("err", "ours reports that the file is missing, not only its name"),
     "missing_index": ("err", "the same"),
     "missing_then": ("err", "the same"),
     "no_suffix": ("err code", "Kafka's fails with an index out of a string's bounds"),
     "offsets": ("out", "keys of KIP-848, which no ZooKeeper-mode broker writes, are unknown here"),
-    "offsets_wrong": ("out", "ours says what is wrong where Java says null"),
-    "snapshot_bad": ("err", "ours says how many bytes there are and should be"),
-    "transactions_wrong": ("err", "ours says at which offset what is wrong"),
+    "offsets_wrong": ("out", "ours names the fault where Java prints null"),
+    "snapshot_bad": ("err", "ours names the actual and the expected number of bytes"),
+    "transactions_wrong": ("err", "ours names the fault and its offset"),
     "version": ("out", "the version is ours"),
 }
 _JAVA = re.compile(r'^Exception in thread "main" [\w.$]+(: )?')
@@ -55,7 +61,7 @@ class Call:
 
 
 def without_java(text: str) -> str:
-    """What was said, but for what only Java says, and for the help."""
+    """The output without what only Java prints, and without the help."""
     lines = [
         _JAVA.sub("", line) for line in text.splitlines() if not line.startswith("Caused by: ")
     ]
@@ -77,12 +83,12 @@ def ours(arguments, directory, monkeypatch):
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run_tool("dump-log", arguments)
-    said = err.getvalue().replace(f"{directory}/", "<dir>/")
-    return code, out.getvalue(), without_java(said)
+    errors = err.getvalue().replace(f"{directory}/", "<dir>/")
+    return code, out.getvalue(), without_java(errors)
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_ours_says_what_kafkas_says(name, files, monkeypatch):
+def test_our_output_is_kafkas(name, files, monkeypatch):
     call = Call(name)
     code, out, err = ours(call.arguments, files, monkeypatch)
     differs, _ = EXCEPTIONS.get(name, ("", ""))
@@ -93,7 +99,7 @@ def test_ours_says_what_kafkas_says(name, files, monkeypatch):
 
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
-def test_an_exception_is_one(name, files, monkeypatch):
+def test_a_listed_difference_exists(name, files, monkeypatch):
     call = Call(name)
     code, out, err = ours(call.arguments, files, monkeypatch)
     reported = EXCEPTIONS[name][0].split()
@@ -102,7 +108,7 @@ def test_an_exception_is_one(name, files, monkeypatch):
     assert [kind for kind in reported if same[kind]] == []
 
 
-def test_every_file_is_left_as_it_was(files, monkeypatch):
+def test_no_file_is_changed(files, monkeypatch):
     before = {path.name: path.read_bytes() for path in files.iterdir()}
     for name in CALLS:
         ours(Call(name).arguments, files, monkeypatch)
@@ -111,7 +117,9 @@ def test_every_file_is_left_as_it_was(files, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_of_an_index_that_is_still_in_memory_it_is_said_so(suffix, tmp_path, monkeypatch):
+def test_the_output_explains_that_an_active_segments_index_is_in_memory(
+    suffix, tmp_path, monkeypatch
+):
     (tmp_path / "00000000000000000000.log").touch()
     index = f"00000000000000000000.{suffix}"
     code, _, err = ours(["--files", index], tmp_path, monkeypatch)

@@ -1,7 +1,7 @@
 """Stories of Kafka 3.9.2's tools, replayed with our tools against a cluster of ours."""
 
 import pytest
-from tests.recorded.clusters import Cluster, OurCluster, bring_about
+from tests.recorded.clusters import Cluster, OurCluster, run_step
 from tests.recorded.recording import differences
 from tests.recorded.stories import NAMES, Call, Story, read_story
 
@@ -18,27 +18,27 @@ def cluster(request, tmp_path):
 
 
 def play(cluster: Cluster, story: Story) -> list[str]:
-    """What differs, call by call."""
+    """The differences of each call."""
     found = []
     for step in story.steps:
         if not isinstance(step, Call):
-            bring_about(cluster, step)
+            run_step(cluster, step)
             continue
         recorded = step.recording
         for file, text in recorded.files.items():
             (cluster.home / file).write_text(text)
         if recorded.code == "timeout":
-            said = cluster.run_for(recorded.tool, recorded.arguments, recorded.stdin, timeout_s=5)
+            result = cluster.run_for(recorded.tool, recorded.arguments, recorded.stdin, timeout_s=5)
         else:
-            said = cluster.run(recorded.tool, recorded.arguments, recorded.stdin)
+            result = cluster.run(recorded.tool, recorded.arguments, recorded.stdin)
         found += [
-            f"{step.text[0]}\n  {what}" for what in differences(recorded, *said, step.allowed)
+            f"{step.text[0]}\n  {what}" for what in differences(recorded, *result, step.allowed)
         ]
     return found
 
 
 @pytest.mark.parametrize("cluster", NAMES, indirect=True)
-def test_a_story_comes_out_as_kafkas_tools_told_it(cluster):
+def test_a_story_has_the_output_of_kafkas_tools(cluster):
     found = play(*cluster)
 
     assert not found, "\n".join(found)

@@ -1,7 +1,7 @@
-"""The rules by which Kafka once replicated, and lost records, each of them switched on again.
+"""Rules by which earlier versions of Kafka replicated and lost records, each switched on again.
 
-The rules that hold now are patched away here, not switched off by an option: nothing of this
-ships. Each takes pytest's `monkeypatch`.
+Each function takes pytest's `monkeypatch` and replaces the rule that holds now; the shipped code
+has no option for it.
 """
 
 import odradek.controller.handlers.isr as isr_changes
@@ -26,28 +26,28 @@ def _leader_compares_by(monkeypatch, divergence):
     monkeypatch.setattr(fetch, "divergence", divergence)
 
 
-def _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch):
+def _logs_are_compared_once_a_leader_epoch(monkeypatch):
     """As up to 2.6, where OffsetsForLeaderEpoch came before the first Fetch of a leader epoch."""
-    ask, take = ReplicaFetcher._fetch_partition, ReplicaFetcher._process
+    build, process = ReplicaFetcher._fetch_partition, ReplicaFetcher._process
     agreed = set()
 
-    def wanted(self, key, followed):
-        asked = ask(self, key, followed)
+    def fetch_partition(self, key, followed):
+        fetched = build(self, key, followed)
         if followed in agreed:
-            asked.last_fetched_epoch = -1
-        return asked
+            fetched.last_fetched_epoch = -1
+        return fetched
 
-    def taken(self, key, followed, data):
-        take(self, key, followed, data)
+    def processed(self, key, followed, data):
+        process(self, key, followed, data)
         if not data.error_code and data.diverging_epoch is None:
             agreed.add(followed)
 
-    monkeypatch.setattr(ReplicaFetcher, "_fetch_partition", wanted)
-    monkeypatch.setattr(ReplicaFetcher, "_process", taken)
+    monkeypatch.setattr(ReplicaFetcher, "_fetch_partition", fetch_partition)
+    monkeypatch.setattr(ReplicaFetcher, "_process", processed)
 
 
 def truncation_to_the_high_watermark(monkeypatch):
-    """Up to 0.10: a follower cuts to what it believes committed (KIP-101 tells why not)."""
+    """Up to 0.10: a follower truncates its log to its own high watermark (see KIP-101)."""
     become_follower = Partition.become_follower
 
     def become(self, state, replicas):
@@ -56,14 +56,14 @@ def truncation_to_the_high_watermark(monkeypatch):
         become_follower(self, state, replicas)
 
     monkeypatch.setattr(Partition, "become_follower", become)
-    _leader_compares_by(monkeypatch, lambda log, wanted: None)
+    _leader_compares_by(monkeypatch, lambda log, fetched: None)
 
 
 def one_step_of_truncation(monkeypatch):
-    """0.11 to 1.1: the leader tells where an epoch ended, and not which (KIP-279 tells why not)."""
+    """0.11 to 1.1: the leader answers the end of an epoch without the epoch (see KIP-279)."""
 
-    def divergence(log, wanted):
-        epoch, offset = wanted.last_fetched_epoch, wanted.fetch_offset
+    def divergence(log, fetched):
+        epoch, offset = fetched.last_fetched_epoch, fetched.fetch_offset
         later = [start for known, start in log.epochs.starts() if known > epoch]
         end = later[0] if later else log.leo
         return EpochEndOffset(epoch=epoch, end_offset=end) if epoch >= 0 and end < offset else None
@@ -74,12 +74,12 @@ def one_step_of_truncation(monkeypatch):
 
     _leader_compares_by(monkeypatch, divergence)
     monkeypatch.setattr(replica_fetcher, "truncation_offset", truncation_offset)
-    _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch)
+    _logs_are_compared_once_a_leader_epoch(monkeypatch)
 
 
 def truncation_without_fencing(monkeypatch):
-    """2.0: truncation by epoch, in steps, once a leader epoch, and no epoch checked (KIP-320)."""
-    _logs_are_compared_when_a_reign_begins_and_not_again(monkeypatch)
+    """2.0: truncation by epoch, once for each leader epoch, without fencing (KIP-320)."""
+    _logs_are_compared_once_a_leader_epoch(monkeypatch)
     no_leader_epoch_in_fetches(monkeypatch)
 
 
@@ -89,18 +89,18 @@ def no_leader_epoch_in_fetches(monkeypatch):
 
 
 def no_broker_epoch(monkeypatch):
-    """Up to 2.1: an order meant for the life before is obeyed (KIP-380)."""
+    """Up to 2.1: a broker accepts a request meant for its earlier registration (KIP-380)."""
     refuse = controller_requests.refuse_request
 
-    def obey(**epochs):
+    def accept(**epochs):
         return refuse(**{**epochs, "broker_epoch": -1, "own_broker_epoch": 0})
 
-    monkeypatch.setattr(controller_requests, "refuse_request", obey)
+    monkeypatch.setattr(controller_requests, "refuse_request", accept)
     no_broker_epoch_of_isr_members(monkeypatch)
 
 
 def no_broker_epoch_of_isr_members(monkeypatch):
-    """Up to 3.9 with ZooKeeper: who joins the ISR has to be alive, in whichever life (KIP-903)."""
+    """Up to 3.9 with ZooKeeper: any registration of a broker may join the ISR (KIP-903)."""
     judge = isr_changes._judge_isr
 
     def lenient(context, broker, partition, change):
@@ -109,8 +109,8 @@ def no_broker_epoch_of_isr_members(monkeypatch):
     monkeypatch.setattr(isr_changes, "_judge_isr", lenient)
 
 
-def the_life_that_a_follower_is_in_by_now(monkeypatch):
-    """Asked again, a leader tells of the epoch it knows now, not of the one it had judged by."""
+def the_present_broker_epoch_of_a_follower(monkeypatch):
+    """A repeated AlterPartition has a follower's present broker epoch, not that of its fetches."""
 
     def epoch_of(self, change, member):
         if member == self._broker_id:
@@ -121,24 +121,24 @@ def the_life_that_a_follower_is_in_by_now(monkeypatch):
 
 
 def no_controller_fencing(monkeypatch):
-    """Up to 2.1: a deposed controller still writes, and is obeyed (KAFKA-6082, KAFKA-3083)."""
+    """Up to 2.1: a former controller still writes and sends (KAFKA-6082, KAFKA-3083)."""
     refuse = controller_requests.refuse_request
 
-    def obey(**epochs):
+    def accept(**epochs):
         return refuse(**{**epochs, "newest_controller_epoch": -1})
 
-    monkeypatch.setattr(controller_requests, "refuse_request", obey)
+    monkeypatch.setattr(controller_requests, "refuse_request", accept)
     anything = property(lambda self: Check(layout.CONTROLLER_EPOCH, ANY_VERSION))
     monkeypatch.setattr(ControllerTerm, "token", anything)
 
 
 def high_watermark_by_the_stored_isr(monkeypatch):
-    """2.7's first draft: a member that is on its way in does not count yet (KIP-497)."""
+    """Without KIP-497's maximal ISR: the HW does not wait for a replica that is being added."""
     monkeypatch.setattr(Isr, "maximal", property(lambda self: self.committed))
 
 
 def high_watermark_below_min_isr(monkeypatch):
-    """Up to 3.6: what is on too few replicas is shown all the same (KIP-966)."""
+    """Up to 3.6: the HW advances although the ISR is below min.insync.replicas (KIP-966)."""
     advance = LeaderReplica._advance
 
     def move(self, now_ms):
@@ -152,7 +152,7 @@ def high_watermark_below_min_isr(monkeypatch):
 
 
 def last_stable_offset_off_by_one(monkeypatch):
-    """The first offset that is not stable is taken for the last that is."""
+    """The last stable offset is one too high: behind the first record of an open transaction."""
 
     def last_stable_offset(self):
         first = self.producers.first_unstable_offset

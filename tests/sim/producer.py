@@ -1,4 +1,4 @@
-"""A transactional producer for stories: one request after the other, asked until it is answered."""
+"""A transactional producer for scenarios: each request is repeated until it succeeds."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ V2_PRODUCE, V2_END, V2_COMMIT = 12, 5, 5
 
 
 class Producer:
-    """In transactions of version 2."""
+    """A producer with transactions of version 2."""
 
     def __init__(self, client, name="x", timeout_ms=60_000):
         self.client, self.name, self.timeout_ms = client, name, timeout_ms
@@ -35,7 +35,7 @@ class Producer:
         self.sequences = {}
 
     async def answered(self, ask):
-        """Ask until there is an answer without an error. Returns it."""
+        """Repeat a request until a response has no error. Returns the response."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + PATIENCE_S
         while True:
@@ -71,7 +71,7 @@ class Producer:
         self.sequences.clear()
 
     async def write(self, partition, value, *, leader):
-        """Write to the broker with this id, for not every broker may have heard of its topic."""
+        """Write to the broker with this id: others may not have the topic in their metadata."""
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
         batch = build_batch(
@@ -97,7 +97,7 @@ class Producer:
         await self.answered(ask)
 
     async def commit_offset(self, group, place: TopicPartition, offset, *, coordinator):
-        """Commit an offset of a group in the transaction, by the broker with this id."""
+        """Commit a group's offset in the transaction, at the broker with this id."""
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id=group,

@@ -1,8 +1,8 @@
-"""Fault schedules written by hand: who leads, who hears whom, who dies when.
+"""Scenarios written by hand: which broker leads, which links work, which broker is killed when.
 
-Four simulated brokers. The last of them holds nothing and is the controller, so that it can be cut
-off from others on its own; the others hold the one partition there is. Records are put into the
-leader's log as a produce request would, and count as acknowledged by all when it would be answered.
+There are four simulated brokers. The last is the controller and has no replica, so that it can be
+cut off from the others alone; the others hold the only partition. Records are appended to the
+leader's log directly, and count as acknowledged when a produce request would be answered.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ PROPERTIES = {
 
 
 async def until(true, *, within_s=60.0, every_s=0.02, what="", is_needed=True):
-    """Wait for a condition. Where it is not needed, waiting for it is all there is to do."""
+    """Wait for a condition. With `is_needed` false, the wait ends without it, too."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + within_s
     while not true():
@@ -49,7 +49,7 @@ async def until(true, *, within_s=60.0, every_s=0.02, what="", is_needed=True):
 
 
 class Unlucky(random.Random):
-    """Of what was not flushed, nothing is left but the names of files."""
+    """After a power loss, only the names of files that were not flushed are left."""
 
     def randrange(self, *_):
         return 0
@@ -62,17 +62,17 @@ class Unlucky(random.Random):
 
 
 class LostError(AssertionError):
-    """What a story is about has happened: nothing else that may fail on the way."""
+    """The loss that a scenario is about; no other failed assertion raises it."""
 
 
 def must(is_so, what):
-    """What a story must end with."""
+    """Raise `LostError` unless a scenario ends as it has to."""
     if not is_so:
         raise LostError(what)
 
 
 class Scene:
-    """The cluster, and what may be done to it."""
+    """The cluster and the faults of a scenario."""
 
     def __init__(self, cluster, client):
         self.cluster = cluster
@@ -83,10 +83,10 @@ class Scene:
     def brokers(self):
         return self.cluster.brokers[:-1]
 
-    # ------------------------------------------------------------------ what befalls it
+    # ------------------------------------------------------------------------ faults
 
     def cut(self, source, target):
-        """What `source` sends does not reach `target`."""
+        """Drop what `source` sends to `target`."""
         self.cluster.network.cut(source.name, target.name)
 
     def part(self, one, other):
@@ -94,7 +94,7 @@ class Scene:
         self.cut(other, one)
 
     def heal(self, *pairs):
-        """These links work again; all if none are named."""
+        """Restore these links, or all."""
         links = [(source.name, target.name) for source, target in pairs]
         self.cluster.network.heal(links or None)
 
@@ -102,7 +102,7 @@ class Scene:
         self.heal((one, other), (other, one))
 
     def lose_power(self, broker):
-        """All that was not flushed is lost."""
+        """Cut the power; everything that was not flushed is lost."""
         disk = broker.disk
         usual, disk._rng = disk._rng, Unlucky()
         try:
@@ -110,62 +110,62 @@ class Scene:
         finally:
             disk._rng = usual
 
-    def hear_late(self, broker, operation, delay_ms):
-        """What the store answers it to such an operation comes late, and all that follows."""
+    def delay_store(self, broker, operation, delay_ms):
+        """Delay the store's responses to an operation of a broker, and all later ones."""
         store = broker.store
         usual = store._fate
 
-        def fate(asked):
-            drawn = usual(asked)
-            return replace(drawn, answer_delay_ms=delay_ms) if asked == operation else drawn
+        def fate(requested):
+            drawn = usual(requested)
+            return replace(drawn, answer_delay_ms=delay_ms) if requested == operation else drawn
 
         store._fate = fate
 
     async def restart(self, broker):
-        """Kill it, have another lead where it led, and let it come back into the ISR."""
+        """Kill and start a broker; another becomes leader, and it rejoins the ISR."""
         broker.kill()
         await until(lambda: broker.id not in self.state.isr)
         broker.start()
         await self.in_sync(*self.brokers_of_topic)
 
     def write_store(self, *operations):
-        """Write to the store as an administrator does, by hand."""
+        """Write to the store directly, as an administrator may."""
         for operation in operations:
             self.cluster.tree.write(
                 lambda draft, operation=operation: draft.single(operation, session=0)
             )
 
     async def prefer(self, leader):
-        """Have the first of the replicas lead, as kafka-leader-election does by the znode."""
+        """Elect the preferred replica, as kafka-preferred-replica-election does by the znode."""
         path = layout.PREFERRED_REPLICA_ELECTION
         self.write_store(Create(path, layout.encode_partitions([TOPIC])))
         await until(lambda: self.state.leader == leader.id)
         await until(lambda: self.cluster.tree.find(path) is None)
 
     def depose(self):
-        """Remove `/controller`, as an administrator does who wants another one."""
+        """Delete `/controller`, so that another controller is elected."""
         self.write_store(Delete(layout.CONTROLLER))
 
-    async def last_one_in_sync(self, broker):
-        """All others that hold the partition die."""
+    async def reduce_isr_to(self, broker):
+        """Kill all other replicas, and wait until only this one is in sync."""
         for other in self.brokers_of_topic:
             if other is not broker:
                 other.kill()
         await until(lambda: set(self.state.isr) == {broker.id} and self.leads(broker))
 
     def registration(self, broker):
-        """The broker epoch that stands in the store; None if it is not registered."""
+        """The broker epoch in the store; None if the broker is not registered."""
         node = self.cluster.tree.find(layout.broker_path(broker.id))
         return node and node.created_id
 
-    async def registered_anew(self, broker, before):
+    async def registered_again(self, broker, before):
         await until(lambda: self.registration(broker) not in (None, before))
 
-    # --------------------------------------------------------------------- what there is
+    # ---------------------------------------------------------------------- state
 
     @property
     def state(self):
-        """What is stored of the partition."""
+        """The partition's stored leader and ISR."""
         return self.stored.leader_and_isr
 
     @property
@@ -176,7 +176,7 @@ class Scene:
 
     @property
     def history(self):
-        """What is remembered of its last ISRs, and belongs to what is stored."""
+        """The stored history of its ISRs, if it belongs to the stored state."""
         node = self.cluster.tree.find(layout_odradek.isr_history_path(TOPIC))
         if node is None or not node.data:
             return None
@@ -193,7 +193,7 @@ class Scene:
         ]
 
     def leads(self, broker):
-        """Whether it leads, and knows it."""
+        """Whether it is the leader, by the stored state and by its own."""
         partition, state = held(broker), self.state
         return (
             state.leader == broker.id
@@ -206,7 +206,7 @@ class Scene:
         await until(lambda: self.leads(broker), what=f"{broker.name} does not lead")
 
     async def in_sync(self, *brokers):
-        """Wait until these, and nobody else, are in sync, and hold the same."""
+        """Wait until the ISR is exactly these, and their logs end alike."""
         ids = {broker.id for broker in brokers}
 
         def are():
@@ -230,7 +230,7 @@ def high_watermark(broker):
 
 
 def append(broker, *values, **batch):
-    """What a produce request does. Returns the offset behind what was appended."""
+    """Append records as a produce request does. Returns the end offset."""
     partition = held(broker)
     for value in values:
         data = memoryview(build_batch([Record(None, value, timestamp=EPOCH_MS)], **batch))
@@ -242,7 +242,7 @@ def append(broker, *values, **batch):
 
 
 async def is_committed(broker, *values, within_s=3.0):
-    """Produce with acks=all; whether it is acknowledged."""
+    """Produce with acks=all. Returns whether the records are acknowledged."""
     if held(broker).leader.is_under_min_isr:
         return False
     end = append(broker, *values)
@@ -258,14 +258,14 @@ async def is_committed(broker, *values, within_s=3.0):
 
 
 async def read_committed(client):
-    """What a consumer of committed records gets from whoever leads."""
-    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    """The values that a read_committed consumer gets from the leader."""
+    fetched = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
         max_bytes=1 << 20,
         isolation_level=1,
-        topics=[FetchTopic(topic="t", partitions=[wanted])],
+        topics=[FetchTopic(topic="t", partitions=[fetched])],
     )
     while True:
         try:
@@ -298,7 +298,7 @@ async def make_topic(client, replicas, configs):
 
 
 def play(story, *, replicas=(0, 1, 2), configs=TWO_IN_SYNC, properties=None, seed=1):
-    """Play a story: its partition is led by the first of its replicas, and all are in sync."""
+    """Play a scenario. It begins with the first replica as leader, and all in sync."""
     loop = SimulatedLoop()
     cluster = SimulatedCluster(
         loop,
@@ -308,7 +308,9 @@ def play(story, *, replicas=(0, 1, 2), configs=TWO_IN_SYNC, properties=None, see
         trace=lambda _: None,
         properties=PROPERTIES | (properties or {}),
     )
-    cluster.draw_notice_ms = lambda: 50  # deaths are noticed soon, unless the store is cut
+    cluster.draw_notice_ms = lambda: (
+        50
+    )  # sessions of killed brokers end soon, unless the store is cut
 
     async def main():
         for broker in reversed(cluster.brokers):  # the first is the controller

@@ -1,4 +1,4 @@
-"""A few simulated brokers, one topic on three of them, and a story that is played on this stage."""
+"""A few simulated brokers with one topic on three of them, for scenarios."""
 
 import asyncio
 
@@ -60,8 +60,8 @@ async def until(true, *, within_s=120.0, what=""):
 
 
 def held(broker) -> Partition | None:
-    alive = broker.is_up and broker.broker is not None
-    return broker.broker.replicas.get(*TOPIC) if alive else None
+    runs = broker.is_up and broker.broker is not None
+    return broker.broker.replicas.get(*TOPIC) if runs else None
 
 
 def leader_of(cluster):
@@ -81,7 +81,7 @@ def in_sync(cluster):
 
 
 def ends(cluster):
-    """Where the replicas' logs end; None for one that nobody holds just now."""
+    """The log end offsets of all brokers; None for a broker without the replica."""
     partitions = [held(broker) for broker in cluster.brokers]
     return {partition and partition.log.leo for partition in partitions}
 
@@ -111,7 +111,7 @@ async def make_topic(client, configs):
 
 
 async def make(client, topic, *, timeout_ms):
-    """Ask for a topic until it is there."""
+    """Send CreateTopics until the topic exists."""
     request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
     while True:
         try:
@@ -126,7 +126,7 @@ async def make(client, topic, *, timeout_ms):
 
 
 async def is_written(client, record, *, acks=-1):
-    """Send a record once; whether all have acknowledged it, or its leader (acks=1)."""
+    """Send a record once. Returns whether it was acknowledged."""
     data = PartitionProduceData(index=0, records=build_batch([record]))
     request = ProduceRequest(
         acks=acks,
@@ -157,7 +157,7 @@ async def produce(client, acked, stop):
 
 
 def play(seed, story, *, brokers=3, configs=TWO_IN_SYNC, properties=NO_OTHERS):
-    """Play a story on a cluster whose topic has three replicas in sync."""
+    """Play a scenario on a cluster whose topic has three replicas in sync."""
     loop = SimulatedLoop()
     witness = Witness()
     cluster = SimulatedCluster(

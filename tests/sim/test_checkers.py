@@ -1,7 +1,4 @@
-"""Brokers that are broken on purpose.
-
-Whatever lies, loses or forgets is caught by the simulator.
-"""
+"""Brokers with a fault on purpose: the simulator has to find each of them."""
 
 import pytest
 
@@ -22,15 +19,15 @@ POWER_LOSSES = (Kind.POWER,)
 
 
 def found(*kinds: Kind, seeds: int = 20) -> str:
-    """The first violation that any seed finds."""
+    """The first violation that a seed finds."""
     for seed in range(seeds):
         outcome = simulate(seed, Options(seconds=30, kinds=kinds or tuple(Kind)))
         if outcome.violations:
             return outcome.violations[0]
-    pytest.fail(f"{seeds} seeds have found nothing")
+    pytest.fail(f"{seeds} seeds found nothing")
 
 
-def test_without_anything_broken_nothing_is_found():
+def test_without_a_fault_nothing_is_found():
     with pytest.raises(pytest.fail.Exception):
         found(seeds=3)
 
@@ -38,18 +35,18 @@ def test_without_anything_broken_nothing_is_found():
 def test_an_acknowledgement_without_an_append(monkeypatch):
     append, count = Log.append_as_leader, 0
 
-    def lie(self, batch, header, **arguments):
+    def skip_some(self, batch, header, **arguments):
         nonlocal count
         count += 1
         if count % 40:
             return append(self, batch, header, **arguments)
         return Appended(self.leo, self.leo + header.last_offset_delta, -1)
 
-    monkeypatch.setattr(Log, "append_as_leader", lie)
+    monkeypatch.setattr(Log, "append_as_leader", skip_some)
     assert "it was" in found()
 
 
-def test_a_recovery_that_believes_every_batch(monkeypatch):
+def test_a_recovery_that_checks_no_batch(monkeypatch):
     monkeypatch.setattr(recovery, "has_valid_crc", lambda *_: True)
     assert "after the start" in found()
 
@@ -57,12 +54,12 @@ def test_a_recovery_that_believes_every_batch(monkeypatch):
 def test_no_recovery_at_all(monkeypatch):
     opened = LogDirectory.open
 
-    def trust(self):
+    def open_as_clean(self):
         entries = opened(self)
         self.was_clean = True
         return entries
 
-    monkeypatch.setattr(LogDirectory, "open", trust)
+    monkeypatch.setattr(LogDirectory, "open", open_as_clean)
     assert found(*CRASHES)
 
 
@@ -73,14 +70,14 @@ def test_a_high_watermark_above_the_log(monkeypatch):
     assert found(*POWER_LOSSES)
 
 
-def test_a_recovery_point_that_does_not_wait_for_the_disk(monkeypatch):
+def test_a_recovery_point_that_does_not_wait_for_the_flush(monkeypatch):
     request = Flusher.request
 
-    def hasty(self, done):
+    def too_early(self, done):
         self._log.recovery_point = self._log.leo
         request(self, done)
 
-    monkeypatch.setattr(Flusher, "request", hasty)
+    monkeypatch.setattr(Flusher, "request", too_early)
     assert "recovery_point" in found(*POWER_LOSSES)
 
 
@@ -100,12 +97,12 @@ def test_a_clean_stop_that_leaves_everything_in_the_page_cache(monkeypatch):
     assert found()
 
 
-def test_sequences_that_nobody_checks(monkeypatch):
+def test_a_leader_that_checks_no_sequences(monkeypatch):
     monkeypatch.setattr(ProducerState, "check", lambda self, header: None)
     assert "idempotent" in found(Kind.RESET, Kind.CUT)
 
 
-def test_producers_that_are_forgotten_by_a_restart(monkeypatch):
+def test_a_restart_that_drops_the_producer_state(monkeypatch):
     monkeypatch.setattr(recovery, "note_producer", lambda *_: None)
     monkeypatch.setattr(recovery, "replay", lambda *_: None)
     monkeypatch.setattr(recovery, "load_snapshot", lambda log, offset: 0)
@@ -123,6 +120,6 @@ def test_a_deletion_that_deletes_nothing(monkeypatch):
     assert found()
 
 
-def test_a_deletion_that_the_power_undoes(monkeypatch):
+def test_a_deletion_that_is_not_flushed(monkeypatch):
     monkeypatch.setattr(Logs, "flush_deletions", lambda self, done: done(True))
     assert found(*POWER_LOSSES, seeds=60)

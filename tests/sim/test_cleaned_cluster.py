@@ -1,8 +1,8 @@
-"""Three simulated brokers clean a topic while they die: the last value of each key stays.
+"""Three simulated brokers clean a topic and crash: the last value of each key stays.
 
-The cleaner runs on the loop here, in small steps, and deaths come in the midst of it: of the
-process, of the power, and within a change of the disk. Replicas clean each for itself, so their
-logs differ in what is left; what they say of each key must not.
+The cleaner runs on the loop here, in small steps. In the middle of it processes are killed, lose
+power, and are killed within a change of the disk. Each replica cleans its own log, so their logs
+differ in the records that are left, and agree on the last value of each key.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ CONFIGS = {
 
 
 async def write(client, acked, stop):
-    """Key after key, each until it is acknowledged; every ninth write deletes its key."""
+    """Write the keys in turn, each until it is acknowledged; every ninth record is a tombstone."""
     number = 0
     while True:
         key = b"key-%d" % (number % KEYS)
@@ -41,7 +41,7 @@ async def write(client, acked, stop):
 
 
 def read(broker):
-    """What a consumer makes of a broker's log: each key's last value; and how many records."""
+    """The last value of each key in a broker's log, and the number of its records."""
     last, count = {}, 0
     for segment in held(broker).log.segments:
         data = memoryview(segment.file.read_now(0, segment.size))
@@ -53,7 +53,7 @@ def read(broker):
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_the_last_value_of_each_key_survives_deaths_in_the_midst_of_cleaning(seed):
+def test_the_last_value_of_each_key_survives_crashes_while_the_cleaner_runs(seed):
     async def story(cluster, client):
         acked, stop = {}, asyncio.Event()
         writer = client.run(write(client, acked, stop))

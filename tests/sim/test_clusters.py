@@ -1,9 +1,9 @@
-"""Three brokers under all faults at once, from a seed, while their partitions are reassigned.
+"""Three brokers under all kinds of faults, from a seed, while their partitions are reassigned.
 
-What a seed has to go through to count stands in `Outcome.shortfalls`: a minute, twenty faults, a
-thousand acknowledged records, and elections, truncations, ISR changes and controllers that move.
-Of each hundred seeds here the first ten that count are played, by as many processes as there are
-processors. `python -m odradek.sim --brokers 3 --seeds A..B --jobs N` searches further.
+`Outcome.shortfalls` defines which seeds count: a minute, twenty faults, a thousand acknowledged
+records, elections, truncations, ISR changes and a change of the controller. Of each hundred seeds
+the first ten that count are played, by as many processes as there are processors.
+`python -m odradek.sim --brokers 3 --seeds A..B --jobs N` searches further.
 """
 
 import gc
@@ -19,27 +19,27 @@ from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
 
 SOURCE = pathlib.Path(__file__).parents[2] / "src"
-# Each failure came with the clients and faults of its day; what is drawn now is played below.
+# These failures were found without traits; seeds with traits are played below.
 BARE: frozenset[Trait] = frozenset()
 THREE = Options(brokers=3, reassigns=True, traits=BARE)
 UNMOVED = Options(brokers=3, traits=BARE)
 HUNDREDS = range(0, 2_000, 100)
 COUNTED = 10  # of each: two hundred in all
 ONCE_FAILED = {
-    "a follower held back made its leader answer 540 times a second": 1,
-    "an epoch without a record went to and fro between two logs for ever": 2,
-    "a broker led in one epoch in two lives": 4,
-    "an order for the life before was obeyed": 10,
-    "the last in sync had lost its tail, and led": 12,
-    "the mark of a clean stop came back after a power loss": 21,
-    "what was written anew after a cut was called durable by the checkpoint from before": 94,
+    "a throttled follower made its leader answer 540 times a second": 1,
+    "two logs exchanged an epoch without a record for ever": 2,
+    "a broker led in one epoch before and after a restart": 4,
+    "a request for an earlier registration was accepted": 10,
+    "the last in-sync replica had lost its tail, and led": 12,
+    "the clean shutdown file was there again after a power loss": 21,
+    "after a truncation the recovery point was beyond the flushed records": 94,
 }
 
 
 @pytest.fixture(scope="module")
 def played(request):
-    """Outcomes to come, of each hundred that this run asks for."""
-    asked = [
+    """The futures of the outcomes, by the first seed of each hundred that is selected."""
+    selected = [
         item.callspec.params["first"]
         for item in request.session.items
         if item.module is request.module and "first" in getattr(item, "fixturenames", ())
@@ -47,7 +47,7 @@ def played(request):
     with workers(os.cpu_count() or 1) as pool:
         yield {
             first: pool.submit(play_until_counted, range(first, first + 100), THREE, COUNTED)
-            for first in asked
+            for first in selected
         }
         pool.shutdown(cancel_futures=True)
 
@@ -57,7 +57,7 @@ def test_nothing_is_violated(played, first):
     outcomes = played[first].result()
     assert [outcome.replay for outcome in outcomes if outcome.violations] == []
     assert sum(outcome.counts for outcome in outcomes) == COUNTED
-    assert len(outcomes) < 2 * COUNTED, "hardly anything happens any more"
+    assert len(outcomes) < 2 * COUNTED, "too few seeds count"
 
 
 @pytest.mark.parametrize("seed", ONCE_FAILED.values(), ids=ONCE_FAILED.keys())
@@ -67,15 +67,15 @@ def test_nothing_is_violated_any_more(seed):
 
 
 MOVED = {
-    "a move was taken back when its new replica and one other had everything": 108,
-    "a partition waited for one who was no replica any more": 155,
-    "a replica was taken out that could not be told": 115,
-    "a former topic's log stood in the way of the next of its name": 1104,
+    "a reassignment was cancelled when its new replica and one other were in sync": 108,
+    "a partition waited for a broker that was not a replica any more": 155,
+    "a replica was removed whose broker could not be notified": 115,
+    "the log of a deleted topic blocked the next topic of its name": 1104,
 }
 
 
 @pytest.mark.parametrize("seed", MOVED.values(), ids=MOVED.keys())
-def test_what_was_acknowledged_stays_while_replicas_are_moved(seed):
+def test_no_acknowledged_record_is_lost_while_replicas_are_moved(seed):
     outcome = simulate(seed, THREE)
     assert not outcome.violations, outcome.replay
     assert outcome.tally.reassignments
@@ -94,7 +94,7 @@ def test_five_brokers():
     ],
     ids=["usual", "groups"],
 )
-def test_a_history_is_a_function_of_its_seed_alone(options):
+def test_a_run_of_a_cluster_depends_only_on_its_seed(options):
     digests = set()
     for hash_seed in "0", "1":
         command = [sys.executable, "-m", "odradek.sim", "--seed", "2", *options.words.split()]
@@ -104,8 +104,8 @@ def test_a_history_is_a_function_of_its_seed_alone(options):
         )
         digests.add(done.stdout.partition("digest ")[2].partition(":")[0])
     digests.add(simulate(2, options).digest)
-    # What earlier runs have left for the collector must not be seen by later ones, whenever it
-    # comes; nor may it speak up in somebody else's test.
+    # Objects that earlier runs left to the garbage collector must not affect a later run, whenever
+    # they are collected; nor may their warnings appear in another test.
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Recordings of the controllers of a simulated cluster under faults, played once more."""
+"""Recordings of all controllers of a simulated cluster with faults are replayed."""
 
 from odradek.controller.controller import Controller
 from odradek.controller.recording import Handled, Term, read, to_line
@@ -6,7 +6,7 @@ from odradek.sim.run.simulation import Options, simulate
 
 
 def record(monkeypatch) -> dict[Controller, list[str]]:
-    """Watch the public `handle` of all controllers there are from now on."""
+    """Record the events and effects of all controllers."""
     handle, recordings = Controller.handle, {}
 
     def recorded(controller, event):

@@ -1,4 +1,4 @@
-"""What has to be flushed before it is acknowledged is on the disks of all who are in sync."""
+"""With odradek.flush.before.ack, acknowledged records are on the disks of all in-sync replicas."""
 
 import pytest
 from tests.sim.scene import is_committed, leo, play, until
@@ -8,7 +8,7 @@ RECORDS = [b"%d" % number for number in range(20)]
 
 
 @pytest.mark.parametrize("back", [(0, 1), (0, 2), (1, 2)])
-def test_all_lose_power_at_once_and_whoever_comes_back_has_what_was_acknowledged(back):
+def test_after_a_power_loss_of_all_any_two_replicas_have_every_acknowledged_record(back):
     async def story(scene):
         for follower in scene.brokers[1:]:
             follower.disk.slowest_ms = 300

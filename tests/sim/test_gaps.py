@@ -1,9 +1,9 @@
-"""The two gaps that Apache Kafka 3.9 with ZooKeeper leaves open, and what closes them.
+"""Two ways in which Apache Kafka 3.9 with ZooKeeper loses records, and the rules against them.
 
-A replica that was restarted must not join the ISR on the strength of what its former life had
-fetched (KIP-903); and the last replica in sync must not lead on after a power loss that took its
-tail, while others have it (KIP-966). Each story is played as it is, and with one of the rules taken
-out that it is about: then its last lines must fail.
+A replica that was restarted must not join the ISR because of fetches of its earlier registration
+(KIP-903). The last in-sync replica must not stay leader after a power loss that truncated its log,
+while other replicas have the records (KIP-966). Each scenario is played twice: with all rules, and
+without one of them, when its last lines must fail.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from odradek.sim.world.cluster import ProcessState
 
 FIRST = [b"%d" % number for number in range(20)]
 ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1", "replica.fetch.response.max.bytes": "1"}
-STRANGER = 9
+OTHER_KIND = 9
 
 
-# -------------------------------------------------------------- who may join the ISR, and as what
+# ------------------------------------------------------------ which registration may join the ISR
 
 
-async def stale_position(scene):
-    """A leader asks for a follower that has caught up; before it is heard, that one loses all."""
+async def follower_loses_its_log(scene):
+    """A leader requests to add a follower, which loses its log before the request arrives."""
     leader, follower, other = scene.brokers
     follower.kill()
     await until(lambda: set(scene.state.isr) == {leader.id, other.id})
@@ -39,17 +39,19 @@ async def stale_position(scene):
     await until(lambda: follower.id in held(leader).leader.live)
     scene.cut(leader, scene.controller)
     scene.join(leader, follower)
-    await until(lambda: held(leader).leader.isr.is_in_flight, what="it does not ask")
+    await until(
+        lambda: held(leader).leader.isr.is_in_flight, what="it does not send AlterPartition"
+    )
     before = scene.registration(follower)
     scene.lose_power(follower)
     scene.cluster.network.delay_ms = (40.0, 41.0)
     follower.start()
-    await scene.registered_anew(follower, before)
+    await scene.registered_again(follower, before)
     progress = held(leader).leader.followers[follower.id]
     await until(
         lambda: progress.broker_epoch == scene.registration(follower),
         every_s=0.001,
-        what="its new life does not fetch",
+        what="it does not fetch after its restart",
     )
     scene.part(leader, follower)
     assert leo(follower) < len(FIRST)
@@ -62,8 +64,8 @@ async def stale_position(scene):
     must(contents(present) == FIRST, f"{present.name} leads with {contents(present)}")
 
 
-async def unknown_life(scene):
-    """A controller writes an ISR, and dies before it hears that a member has begun another life."""
+async def unseen_restart(scene):
+    """A controller stores an ISR, and crashes before it sees that a member has restarted."""
     member, leader, third = scene.brokers
     await scene.restart(member)
     assert scene.leads(leader)
@@ -73,11 +75,11 @@ async def unknown_life(scene):
     scene.part(third, leader)
     third.start()
     await until(lambda: third.id in held(leader).leader.live)
-    scene.hear_late(scene.controller, "watch", 5_000)
+    scene.delay_store(scene.controller, "watch", 5_000)
     before = scene.registration(member)
     scene.lose_power(member)
     member.start()
-    await scene.registered_anew(member, before)
+    await scene.registered_again(member, before)
     scene.join(third, leader)
     await until(lambda: set(scene.state.isr) == {0, 1, 2}, every_s=0.001, what="it does not join")
     scene.controller.kill()
@@ -87,14 +89,14 @@ async def unknown_life(scene):
     must(contents(present) == FIRST, f"{present.name} leads with {contents(present)}")
 
 
-# ------------------------------------------------------------------------ the last one in sync
+# ------------------------------------------------------------------- the last in-sync replica
 
 
-async def last_in_sync(scene):
-    """All acknowledged records are on two at least; then one is left, and loses its tail."""
+async def last_in_sync_loses_its_tail(scene):
+    """All acknowledged records are on two replicas; one is left in sync, and loses its tail."""
     leader, *others = scene.brokers
     assert await is_committed(leader, *FIRST)
-    await scene.last_one_in_sync(leader)
+    await scene.reduce_isr_to(leader)
     scene.lose_power(leader)
     leader.start()
     await until(lambda: leader.state is ProcessState.RUNNING)
@@ -102,26 +104,26 @@ async def last_in_sync(scene):
     for other in others:
         other.start()
     await scene.in_sync(leader, *others)
-    must(contents(leader) == FIRST, "acknowledged records are gone")
+    must(contents(leader) == FIRST, "acknowledged records are lost")
 
 
 async def controller_dies_in_between(scene):
-    """The controller dies right after it has noted down who was in sync before."""
+    """The controller crashes right after it has stored the previous ISR."""
     leader, *others = scene.brokers
     assert await is_committed(leader, *FIRST)
-    await scene.last_one_in_sync(leader)
-    history, tell = layout_odradek.isr_history_path(TOPIC), scene.cluster.tree.written
+    await scene.reduce_isr_to(leader)
+    history, notify = layout_odradek.isr_history_path(TOPIC), scene.cluster.tree.written
     loop = asyncio.get_running_loop()
 
     def written(changes):
-        tell(changes)
+        notify(changes)
         if any(change.path == history for change in changes) and scene.controller.is_up:
             loop.call_soon(scene.controller.kill)
 
     scene.cluster.tree.written = written
     scene.lose_power(leader)
-    await until(lambda: not scene.controller.is_up, what="nothing was noted")
-    scene.cluster.tree.written = tell
+    await until(lambda: not scene.controller.is_up, what="no history was stored")
+    scene.cluster.tree.written = notify
     scene.controller.start()
     leader.start()
     await until(lambda: leader.state is ProcessState.RUNNING)
@@ -129,44 +131,46 @@ async def controller_dies_in_between(scene):
     for other in others:
         other.start()
     await scene.in_sync(leader, *others)
-    must(contents(leader) == FIRST, "acknowledged records are gone")
+    must(contents(leader) == FIRST, "acknowledged records are lost")
 
 
-def believe_everybody(monkeypatch):
-    """Whoever is in the ISR has everything, whatever has happened to it."""
+def trust_every_in_sync_replica(monkeypatch):
+    """As Kafka: an in-sync replica is taken to have all records, even after a power loss."""
     monkeypatch.setattr(ControllerContext, "doubtful", lambda self, partition: ())
 
 
-def note_no_lives(monkeypatch):
-    """A state that is younger than a registration was decided with the knowledge of it."""
+def no_registrations_in_the_store(monkeypatch):
+    """A stored state is taken to be decided with all earlier registrations seen."""
 
-    async def noted(self, brokers):
+    async def unchanged(self, brokers):
         return tuple(brokers)
 
-    monkeypatch.setattr(ControllerStore, "_noted", noted)
+    monkeypatch.setattr(ControllerStore, "_noted", unchanged)
 
 
-def note_down_first(monkeypatch):
-    """What is remembered is written first, and the state that it belongs to afterwards."""
+def store_the_history_first(monkeypatch):
+    """The history of ISRs is written before the state that it belongs to, not with it."""
     make = ControllerStore._make_histories
 
     async def write(self, proposals):
         await make(self, proposals)
-        batches = [[self._term.token, *write_memory(p)] for p in proposals if p.history is not None]
+        batches = [
+            [self._term.token, *write_history(p)] for p in proposals if p.history is not None
+        ]
         if batches:
             await self._multi_many(batches)
 
-    write_memory = ControllerStore._write_history
+    write_history = ControllerStore._write_history
     monkeypatch.setattr(ControllerStore, "_make_histories", write)
     monkeypatch.setattr(ControllerStore, "_write_history", staticmethod(lambda proposal: []))
 
 
 STORIES = [
-    (stale_position, rules.no_broker_epoch_of_isr_members, ONE_BATCH_A_FETCH),
-    (stale_position, rules.the_life_that_a_follower_is_in_by_now, ONE_BATCH_A_FETCH),
-    (unknown_life, note_no_lives, {}),
-    (last_in_sync, believe_everybody, {}),
-    (controller_dies_in_between, note_down_first, {}),
+    (follower_loses_its_log, rules.no_broker_epoch_of_isr_members, ONE_BATCH_A_FETCH),
+    (follower_loses_its_log, rules.the_present_broker_epoch_of_a_follower, ONE_BATCH_A_FETCH),
+    (unseen_restart, no_registrations_in_the_store, {}),
+    (last_in_sync_loses_its_tail, trust_every_in_sync_replica, {}),
+    (controller_dies_in_between, store_the_history_first, {}),
 ]
 named = pytest.mark.parametrize(
     ("story", "gap", "properties"), STORIES, ids=[gap.__name__ for _, gap, _ in STORIES]
@@ -180,41 +184,41 @@ def test_nothing_is_lost(story, gap, properties):
 
 
 @named
-def test_with_the_gap_the_same_story_ends_badly(monkeypatch, story, gap, properties):
+def test_without_the_rule_the_same_scenario_loses_records(monkeypatch, story, gap, properties):
     gap(monkeypatch)
     with pytest.raises(LostError):
         play(story, properties=properties)
 
 
-# ------------------------------------------------------------------ beside brokers of another kind
+# ---------------------------------------------------------------------- beside brokers of Kafka
 
 
-def registration_of_a_stranger():
-    point = EndPoint(
-        listener="PLAINTEXT", security_protocol="PLAINTEXT", host="stranger", port=9092
-    )
-    broker = Broker(id=STRANGER, end_points=(point,))
-    return Create(layout.broker_path(STRANGER), layout.encode_broker(broker, timestamp_ms=0))
+def registration_of_another_kind():
+    point = EndPoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="other", port=9092)
+    broker = Broker(id=OTHER_KIND, end_points=(point,))
+    return Create(layout.broker_path(OTHER_KIND), layout.encode_broker(broker, timestamp_ms=0))
 
 
-def test_with_a_broker_of_another_kind_nobody_is_doubted_and_without_it_again():
+def test_beside_a_broker_of_another_kind_every_in_sync_replica_may_lead_and_without_it_not():
     async def story(scene):
         leader, *others = scene.brokers
         assert await is_committed(leader, *FIRST)
-        scene.write_store(registration_of_a_stranger())
-        await until(lambda: STRANGER in scene.controller.broker.metadata.brokers)
-        await scene.last_one_in_sync(leader)
-        assert scene.history is None, "something was remembered that nobody can rely on"
+        scene.write_store(registration_of_another_kind())
+        await until(lambda: OTHER_KIND in scene.controller.broker.metadata.brokers)
+        await scene.reduce_isr_to(leader)
+        assert scene.history is None, (
+            "a history is stored that the other kind of controller does not keep"
+        )
         scene.lose_power(leader)
         leader.start()
         await scene.led_by(leader)
 
-        scene.write_store(Delete(layout.broker_path(STRANGER)))
+        scene.write_store(Delete(layout.broker_path(OTHER_KIND)))
         for other in others:
             other.start()
         await scene.in_sync(leader, *others)
         assert await is_committed(leader, *FIRST)
-        await scene.last_one_in_sync(leader)
+        await scene.reduce_isr_to(leader)
         assert scene.history is not None
         scene.lose_power(leader)
         leader.start()
@@ -225,17 +229,17 @@ def test_with_a_broker_of_another_kind_nobody_is_doubted_and_without_it_again():
     play(story)
 
 
-@pytest.mark.parametrize("has_another_reigned", [False, True])
-def test_what_was_remembered_before_another_kind_of_controller_reigned_is_void(has_another_reigned):
+@pytest.mark.parametrize("was_another_controller", [False, True])
+def test_the_stored_history_is_void_after_a_controller_of_another_kind(was_another_controller):
     async def story(scene):
         leader, *_ = scene.brokers
         assert await is_committed(leader, *FIRST)
-        await scene.last_one_in_sync(leader)
+        await scene.reduce_isr_to(leader)
         scene.lose_power(leader)
         scene.controller.kill()
         await until(lambda: scene.cluster.tree.names(layout.BROKER_IDS) == [])
-        if has_another_reigned:
-            # It has left the history as it is, for it does not know of it, and written the state.
+        if was_another_controller:
+            # That controller ignores the znode of the history, and writes the state.
             epoch = scene.stored.controller_epoch + 1
             state = layout.LeaderIsrAndControllerEpoch(
                 scene.state.led_by(leader.id, (leader.id,)), epoch
@@ -248,6 +252,6 @@ def test_what_was_remembered_before_another_kind_of_controller_reigned_is_void(h
         leader.start()
         await until(lambda: leader.state is ProcessState.RUNNING)
         await until(lambda: scene.leads(leader), within_s=10, is_needed=False)
-        assert scene.leads(leader) is has_another_reigned
+        assert scene.leads(leader) is was_another_controller
 
     play(story)

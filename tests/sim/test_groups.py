@@ -22,7 +22,7 @@ def without(*kinds, brokers, durable):
 
 @cache
 def played(seed, brokers, durable=False):
-    """What came of a run: its violations, what happened in it, commits and generations."""
+    """The violations of a run, the counts of what happened, its commits and generations."""
     options = Options(
         seconds=40.0,
         brokers=brokers,
@@ -32,12 +32,12 @@ def played(seed, brokers, durable=False):
     )
     outcome = simulate(seed, options)
     happened = outcome.happened + outcome.kinds_played
-    said = [outcome.replay, *outcome.violations] if outcome.violations else []
-    return said, happened, outcome.book.commits, outcome.book.generations
+    violations = [outcome.replay, *outcome.violations] if outcome.violations else []
+    return violations, happened, outcome.book.commits, outcome.book.generations
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_group_keeps_its_word_while_its_coordinator_moves(seed):
+def test_no_committed_offset_of_a_group_is_lost_while_its_coordinator_moves(seed):
     violations, _, commits, generations = played(seed, 3)
     assert not violations
     assert commits > 5
@@ -45,14 +45,14 @@ def test_a_group_keeps_its_word_while_its_coordinator_moves(seed):
 
 
 @pytest.mark.parametrize("seed", ALONE)
-def test_a_group_keeps_its_word_on_a_single_broker(seed):
+def test_no_committed_offset_of_a_group_is_lost_on_a_single_broker(seed):
     violations, _, commits, _ = played(seed, 1)
     assert not violations
     assert commits > 20
 
 
 @pytest.mark.parametrize("seed", DURABLE)
-def test_on_a_single_broker_that_flushes_first_not_even_lost_power_takes_a_committed_offset(seed):
+def test_a_single_broker_that_flushes_first_loses_no_committed_offset_with_its_power(seed):
     violations, _, commits, _ = played(seed, 1, durable=True)
     assert not violations
     assert commits > 5
@@ -66,7 +66,7 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "brokers", "durable", "wanted"),
+    ("seeds", "brokers", "durable", "at_least"),
     [
         (
             SEEDS,
@@ -91,6 +91,6 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
         ),
     ],
 )
-def test_these_seeds_have_what_a_group_has_to_survive(seeds, brokers, durable, wanted):
+def test_these_seeds_have_the_events_that_a_group_has_to_survive(seeds, brokers, durable, at_least):
     happened = sum((played(seed, brokers, durable)[1] for seed in seeds), Counter())
-    assert {what: happened[what] for what in wanted if happened[what] < wanted[what]} == {}
+    assert {what: happened[what] for what in at_least if happened[what] < at_least[what]} == {}

@@ -1,4 +1,4 @@
-"""The topic of the coordinators grows, past the controller: nothing that it holds is lost."""
+"""Partitions are added to the internal topics in the store: no offset or epoch is lost."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ PROPERTIES = {
 
 
 async def of_group(client, group, ask):
-    """Ask the coordinator of a group until it answers without an error."""
+    """Repeat a request to a group's coordinator until the response has no error."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + 60
     while True:
@@ -78,7 +78,7 @@ async def committed(client, group):
 
 
 async def grow(broker, topic):
-    """As an Apache controller does it, or somebody who edits the node."""
+    """Add partitions in the topic's znode, as a controller of Apache Kafka does."""
     path = layout.topic_path(topic)
     data, stat = await broker.store.get(path)
     node = layout.decode_topic(topic, data)
@@ -92,7 +92,7 @@ def all_show(cluster, topic):
     return all(each is not None and len(each.partitions) == AFTER for each in shown)
 
 
-async def everything_is_there(client, ids):
+async def all_are_kept(client, ids):
     assert [await committed(client, name) for name in NAMES] == list(range(len(NAMES)))
     for name in NAMES:
         producer = Producer(client, name)
@@ -112,10 +112,10 @@ def grown(*, restarts):
         for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
             await grow(cluster.brokers[0], topic)
             await until(lambda topic=topic: all_show(cluster, topic))
-        await everything_is_there(client, ids)
+        await all_are_kept(client, ids)
         for _ in range(restarts):
             await restart_all(cluster)
-            await everything_is_there(client, ids)
+            await all_are_kept(client, ids)
 
     async def run(cluster, client):
         await client.run(story(cluster, client))
@@ -123,11 +123,11 @@ def grown(*, restarts):
     play(1, run, properties=PROPERTIES)
 
 
-def test_committed_offsets_and_producer_epochs_are_found_also_after_rolling_restarts():
+def test_committed_offsets_and_producer_epochs_are_kept_also_after_rolling_restarts():
     grown(restarts=2)
 
 
-def test_to_hash_over_what_is_there_now_loses_them(monkeypatch):
+def test_hashing_over_the_present_number_of_partitions_loses_them(monkeypatch):
     def present(self, topic):
         shown = self.cache.topic(topic)
         return 0 if shown is None else len(shown.partitions)
@@ -137,8 +137,8 @@ def test_to_hash_over_what_is_there_now_loses_them(monkeypatch):
         grown(restarts=0)
 
 
-def test_to_count_anew_at_each_start_loses_them_with_the_restarts(monkeypatch):
-    """As Apache Kafka does."""
+def test_counting_partitions_at_each_start_loses_them_after_a_restart(monkeypatch):
+    """Apache Kafka counts them at each start."""
     monkeypatch.setattr(
         coordinator_counts,
         "count_to_use",

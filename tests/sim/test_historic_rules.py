@@ -1,8 +1,8 @@
-"""Kafka's historic rules lose what was acknowledged: by hand-written schedules, and by chance.
+"""Kafka's historic rules lose acknowledged records: in scenarios written by hand, and in seeds.
 
-Each story is played with the rule that holds now, and nothing is lost; and with the historic one
-(`historic_rules`), and the story's last lines must fail. Then chance has its turn: a seed finds the
-loss, and finds nothing without the rule.
+Each scenario is played with the rule that holds now, when nothing is lost, and with the historic
+one (`historic_rules`), when its last lines must fail. Then a seed has to find the loss with the
+historic rule, and nothing without it.
 """
 
 import pytest
@@ -31,12 +31,12 @@ FIRST = [b"%d" % number for number in range(5)]
 
 
 async def begin(leader):
-    """Some records that everybody has."""
+    """Write records that all replicas have."""
     assert await is_committed(leader, *FIRST)
 
 
 async def truncation(scene):
-    """A follower that does not know yet what is committed is told of a new epoch, then elected."""
+    """A follower with an old high watermark gets a new leader epoch, and is elected."""
     leader, follower, other = scene.brokers
     await begin(leader)
     await until(lambda: high_watermark(follower) == 5)
@@ -56,7 +56,7 @@ async def truncation(scene):
 
 
 async def two_tails(scene):
-    """Two leaders, one after the other, each with a tail that the other never saw (KIP-279)."""
+    """Two leaders, one after the other, each with records that the other lacks (KIP-279)."""
     first, second = scene.brokers_of_topic
     await begin(first)
     await scene.restart(first)
@@ -75,8 +75,8 @@ async def two_tails(scene):
     must(contents(first) == contents(second), (contents(first), contents(second)))
 
 
-async def deaf_follower(scene):
-    """A follower does not hear that its leader was none for a while, and has another tail now."""
+async def follower_without_leader_and_isr(scene):
+    """A follower gets no LeaderAndIsr while another broker leads; its leader's log differs then."""
     other, leader, follower = scene.brokers
     await begin(other)
     await scene.restart(other)
@@ -102,7 +102,7 @@ async def deaf_follower(scene):
 
 
 async def stale_leader(scene):
-    """A leader does not hear that it was none for a while, and that the ISR is another by now."""
+    """A leader gets no LeaderAndIsr while another broker leads, and the ISR changes."""
     first, leader, other = scene.brokers
     await begin(first)
     await scene.restart(first)
@@ -121,11 +121,11 @@ async def stale_leader(scene):
     acked = await is_committed(leader, b"late")
     leader.kill()
     await scene.led_by(other)
-    must(not acked or b"late" in contents(other), "an acknowledged record is gone")
+    must(not acked or b"late" in contents(other), "an acknowledged record is lost")
 
 
-async def order_for_the_life_before(scene):
-    """A broker that has lost its tail gets an order to lead that was meant for its former life."""
+async def request_for_an_earlier_registration(scene):
+    """A broker that has lost its tail gets LeaderAndIsr meant for its earlier registration."""
     broker, leader, other = scene.brokers
     await begin(broker)
     await scene.restart(broker)
@@ -136,39 +136,39 @@ async def order_for_the_life_before(scene):
     await scene.prefer(broker)
     await until(lambda: held(leader).leader_id == broker.id)
     before = scene.registration(broker)
-    scene.hear_late(scene.controller, "watch", 5_000)
+    scene.delay_store(scene.controller, "watch", 5_000)
     scene.lose_power(broker)
     broker.start()
-    await scene.registered_anew(broker, before)
+    await scene.registered_again(broker, before)
     scene.heal((scene.controller, broker))
     await until(lambda: held(broker) is not None and leo(leader) < 6, within_s=3, is_needed=False)
     await scene.in_sync(broker, leader, other)
-    must(b"not flushed" in contents(leader), "an acknowledged record is gone")
+    must(b"not flushed" in contents(leader), "an acknowledged record is lost")
 
 
-async def deletion_by_a_deposed_controller(scene):
-    """An order to delete comes late, from a controller that does not know that it is none."""
+async def deletion_by_a_former_controller(scene):
+    """StopReplica with deletion comes late, from a controller that another has replaced."""
     broker, other = scene.brokers_of_topic
     await begin(broker)
-    deposed = scene.controller
-    scene.cut(deposed, broker)
+    former = scene.controller
+    scene.cut(former, broker)
     scene.write_store(Create(layout.delete_topic_path("t")))
     await until(lambda: held(other) is None)
     assert held(broker) is not None
-    deposed.store.cut()
-    scene.cluster.network.cut("client", deposed.name)
+    former.store.cut()
+    scene.cluster.network.cut("client", former.name)
     topic = layout.topic_path("t")
-    await until(lambda: scene.cluster.tree.find(topic) is None, what="nobody deletes it")
+    await until(lambda: scene.cluster.tree.find(topic) is None, what="it is not deleted")
     await scene.client.run(make_topic(scene.client, (broker.id, other.id), TWO_IN_SYNC))
     await scene.in_sync(broker, other)
     await begin(broker)
-    scene.heal((deposed, broker))
+    scene.heal((former, broker))
     await until(lambda: held(broker) is None, within_s=3, is_needed=False)
     must(held(broker) is not None and contents(broker) == FIRST, "the new topic was deleted")
 
 
-async def joined_without_an_answer(scene):
-    """A follower is in the ISR by what is stored; its leader has not heard of it yet."""
+async def joined_before_the_response(scene):
+    """A follower is in the stored ISR, and its leader has no response to AlterPartition yet."""
     leader, follower, other = scene.brokers
     await begin(leader)
     follower.kill()
@@ -176,7 +176,7 @@ async def joined_without_an_answer(scene):
     scene.part(leader, follower)
     follower.start()
     await until(lambda: follower.id in held(leader).leader.live)
-    scene.hear_late(scene.controller, "multi_many", 100)
+    scene.delay_store(scene.controller, "multi_many", 100)
     scene.join(leader, follower)
     await until(lambda: set(scene.state.isr) == {0, 1, 2}, every_s=0.01, what="it does not join")
     scene.cut(scene.controller, leader)
@@ -187,11 +187,11 @@ async def joined_without_an_answer(scene):
     leader.kill()
     other.kill()
     await scene.led_by(follower)
-    must(not acked or b"late" in contents(follower), "an acknowledged record is gone")
+    must(not acked or b"late" in contents(follower), "an acknowledged record is lost")
 
 
 async def alone(scene):
-    """The last in sync is read from, and loses its power; the others go on without it."""
+    """The last in-sync replica is read from, and loses power; the others continue without it."""
     leader, follower, other = scene.brokers
     await begin(leader)
     follower.kill()
@@ -204,34 +204,34 @@ async def alone(scene):
         broker.start()
     await until(lambda: any(map(scene.leads, scene.brokers)))
     (present,) = filter(scene.leads, scene.brokers)
-    must(contents(present)[: len(read)] == read, "what was read is gone")
+    must(contents(present)[: len(read)] == read, "records that were read are lost")
 
 
 async def open_transaction(scene):
-    """Who reads committed sees nothing of an open transaction, whoever leads."""
+    """A read_committed consumer sees no record of an open transaction, from any leader."""
     leader, follower, _ = scene.brokers
     await begin(leader)
     append(leader, b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     append(leader, b"behind it")
     await until(lambda: high_watermark(leader) == high_watermark(follower) == 7)
     read = await scene.client.run(read_committed(scene.client))
-    must(read == FIRST, "what is open was read")
+    must(read == FIRST, "a record of an open transaction was read")
     leader.kill()
     await scene.led_by(follower)
     await until(lambda: high_watermark(follower) == 7)
     read = await scene.client.run(read_committed(scene.client))
-    must(read == FIRST, "what is open was read from another leader")
+    must(read == FIRST, "a record of an open transaction was read from another leader")
 
 
 THREE, TWO = (0, 1, 2), (0, 1)
 STORIES = [
     (rules.truncation_to_the_high_watermark, truncation, THREE),
     (rules.one_step_of_truncation, two_tails, TWO),
-    (rules.truncation_without_fencing, deaf_follower, THREE),
+    (rules.truncation_without_fencing, follower_without_leader_and_isr, THREE),
     (rules.no_leader_epoch_in_fetches, stale_leader, THREE),
-    (rules.no_broker_epoch, order_for_the_life_before, THREE),
-    (rules.no_controller_fencing, deletion_by_a_deposed_controller, TWO),
-    (rules.high_watermark_by_the_stored_isr, joined_without_an_answer, THREE),
+    (rules.no_broker_epoch, request_for_an_earlier_registration, THREE),
+    (rules.no_controller_fencing, deletion_by_a_former_controller, TWO),
+    (rules.high_watermark_by_the_stored_isr, joined_before_the_response, THREE),
     (rules.high_watermark_below_min_isr, alone, THREE),
     (rules.last_stable_offset_off_by_one, open_transaction, THREE),
 ]
@@ -241,34 +241,34 @@ named = pytest.mark.parametrize(
 
 
 @named
-def test_by_the_rules_that_hold_nothing_is_lost(rule, story, replicas):
+def test_with_the_present_rules_nothing_is_lost(rule, story, replicas):
     del rule
     play(story, replicas=replicas)
 
 
 @named
-def test_by_a_historic_rule_the_same_story_ends_badly(monkeypatch, rule, story, replicas):
+def test_with_a_historic_rule_the_same_scenario_loses_records(monkeypatch, rule, story, replicas):
     rule(monkeypatch)
     with pytest.raises(LostError):
         play(story, replicas=replicas)
 
 
-# Deaths and silence, and leaders that change while all are in sync.
+# Crashes, lost requests, and leader changes while all replicas are in sync.
 STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.NO_CONTROLLER_REQUESTS, Kind.ISOLATE, Kind.PAUSE)
-BARE = frozenset()  # of what is drawn from a seed besides its faults
+BARE = frozenset()  # no traits
 STORMY = Options(traits=BARE, brokers=3, kinds=STORM)
 LATE_FENCED = Options(
     traits=BARE, brokers=3, kinds=(Kind.NO_CONTROLLER_REQUESTS, Kind.MOVE, Kind.POWER, Kind.KILL)
 )
 DEPOSED = Options(traits=BARE, brokers=3, kinds=(Kind.LATE_STOP_REPLICA, Kind.RESET, Kind.CLOCK))
-# Leaders that change so fast that not everybody hears of it, and a link that is bad meanwhile.
+# Fast leader changes of which some brokers get no LeaderAndIsr, and a slow link.
 CHANGING = Options(
     traits=BARE,
     brokers=3,
     seconds=20.0,
     kinds=(Kind.NO_CONTROLLER_REQUESTS, Kind.FLAP, Kind.SLOW_LINK, Kind.LEADER_CHANGES),
 )
-# Four: the controller is then not always one of those that have to hear the leader.
+# With four brokers, the controller is not always one of the replicas.
 LOST_UPDATE = Options(
     traits=BARE, brokers=4, seconds=30.0, kinds=(Kind.LOST_ISR_UPDATE, Kind.CUT, Kind.KILL)
 )
@@ -294,6 +294,6 @@ def test_a_seed_finds_it_and_finds_nothing_without_the_rule(monkeypatch, rule, s
         rule(historic)
         seeds = range(seed, seed + SEEDS_MAX)
         found = next((s for s in seeds if simulate(s, options).violations), None)
-    assert found is not None, f"{SEEDS_MAX} seeds from {seed} on have found nothing"
+    assert found is not None, f"{SEEDS_MAX} seeds from {seed} on found nothing"
     outcome = simulate(found, options)
     assert not outcome.violations, outcome.replay

@@ -1,7 +1,7 @@
-"""A partition is moved around four simulated brokers that die: what was acknowledged stays.
+"""A partition is reassigned among four simulated brokers that crash: acknowledged records stay.
 
-Reassignments are begun, replaced and taken back, elections asked for, and brokers killed, all by
-seed; in the end every replica that there should be is in sync and holds the same.
+Reassignments are started, replaced and cancelled, leaders elected, and brokers killed, by seed. In
+the end every assigned replica is in sync, and all logs are equal.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from odradek.wire.messages.elect_leaders import (
 )
 
 BROKERS = 4
-# What a mover may be told: everything else is a violation.
+# The error codes that a mover may get: every other one is a violation.
 EXPECTED = {
     ErrorCode.NONE,
     ErrorCode.NOT_CONTROLLER,
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT,  # one of them is dead just now
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,  # one of the brokers is not registered at the moment
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.ELECTION_NOT_NEEDED,
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # asked while a new controller still loads
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # from a new controller that still loads
 }
 
 
@@ -46,12 +46,12 @@ def assignment(cluster):
 
 
 class Mover:
-    """An administrator who cannot leave it alone."""
+    """An administrator that sends random reassignments and elections."""
 
     def __init__(self, cluster, client):
         self.cluster, self.client = cluster, client
         self.chance = cluster.randomness("mover")
-        self.told: list[ErrorCode] = []
+        self.answers: list[ErrorCode] = []
 
     async def run(self, stop):
         while not stop.is_set():
@@ -76,7 +76,7 @@ class Mover:
             await self.client.begin_anew()
             return
         error = answer.error_code or answer.responses[0].partitions[0].error_code
-        self.heard(error)
+        self.answered(error)
         if error == ErrorCode.NOT_CONTROLLER:
             await self.client.begin_anew()
 
@@ -89,11 +89,11 @@ class Mover:
         except TROUBLE:
             await self.client.begin_anew()
             return
-        self.heard(answer.replica_election_results[0].partition_result[0].error_code)
+        self.answered(answer.replica_election_results[0].partition_result[0].error_code)
 
-    def heard(self, code):
+    def answered(self, code):
         assert code in EXPECTED, ErrorCode(code)
-        self.told.append(ErrorCode(code))
+        self.answers.append(ErrorCode(code))
 
 
 async def kill_some(cluster, chance, stop):
@@ -124,7 +124,7 @@ def is_settled(cluster):
 
 
 @pytest.mark.parametrize("seed", [*range(1, 9), 41, 48])
-def test_what_was_acknowledged_survives_moves_and_deaths(seed):
+def test_no_acknowledged_record_is_lost_by_reassignments_and_crashes(seed):
     async def story(cluster, client):
         acked, stop = [], asyncio.Event()
         producer = client.run(produce(client, acked, stop))
@@ -142,16 +142,16 @@ def test_what_was_acknowledged_survives_moves_and_deaths(seed):
         holders = holders_of(cluster)
         logs = [contents(broker) for broker in holders]
         assert all(log == logs[0] for log in logs)
-        assert set(acked) <= set(logs[0]), "an acknowledged record is gone"
+        assert set(acked) <= set(logs[0]), "an acknowledged record is lost"
         assert len(acked) > 50
-        assert mover.told.count(ErrorCode.NONE) > 5
+        assert mover.answers.count(ErrorCode.NONE) > 5
 
     checked_often = {"leader.imbalance.check.interval.seconds": "7"}
     play(seed, story, brokers=BROKERS, properties=checked_often)
 
 
 def test_replicas_that_are_added_to_idle_partitions_join_one_after_the_other_at_once():
-    """No fetch follows that could tell the leader of the second and third follower once more."""
+    """Without new records, no later fetch would make the leader look at them again."""
 
     def isrs(cluster):
         held = (

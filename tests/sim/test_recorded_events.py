@@ -20,7 +20,7 @@ TRANSACTIONS = Options(brokers=3, seconds=8.0, transactions=TransactionOptions(v
 
 
 class Recording:
-    """A machine, and all that it was given and has returned."""
+    """A state machine with its events and effects."""
 
     def __init__(self, machine, arguments):
         self.machine, self.arguments = machine, arguments
@@ -28,7 +28,7 @@ class Recording:
 
 
 def recorded(monkeypatch, kind, options):
-    """The recordings of all machines of a kind in a run."""
+    """The recordings of all state machines of a kind in a run."""
     recordings = {}
     start, handle = kind.__init__, kind.handle
 
@@ -51,7 +51,7 @@ def recorded(monkeypatch, kind, options):
 
 
 def state_of(value):
-    """Everything that a machine holds, as a tree that can be compared."""
+    """The state of a machine, as a tree that can be compared."""
     attributes = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
     if isinstance(value, Enum):
         return value

@@ -26,7 +26,7 @@ async def restart_all(cluster):
 
 
 async def watch_versions(broker, seen):
-    """What new connections to a broker are offered for EndTxn."""
+    """Append the version of EndTxn that each new connection to a broker gets."""
     while True:
         try:
             connection = await Connection.open(broker.name, PORT, client_id="watcher")
@@ -38,7 +38,7 @@ async def watch_versions(broker, seen):
 
 
 def offered(seed):
-    """All that was offered by three brokers while each was restarted in turn."""
+    """The versions of EndTxn that three brokers supported while each was restarted in turn."""
     seen = []
 
     async def story(cluster, client):
@@ -53,12 +53,12 @@ def offered(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_new_connection_is_never_offered_less_than_version_2_of_transactions(seed):
+def test_new_connections_always_get_version_2_of_transactions(seed):
     seen = offered(seed)
     assert len(seen) > 300
     assert set(seen) == {VERSION_2_END}
 
 
-def test_reading_registrations_once_would_take_version_2_back(monkeypatch):
+def test_reading_registrations_once_would_lower_the_version(monkeypatch):
     monkeypatch.setattr(features, "is_one_picture", lambda before, after: True)
     assert VERSION_2_END - 1 in {version for seed in SEEDS for version in offered(seed)}

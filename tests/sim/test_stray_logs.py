@@ -1,7 +1,7 @@
-"""A broker is away while it loses a replica: what it has of it when the partition comes back.
+"""A broker loses a replica while it is down, and gets the partition again later.
 
-The same topic: the log is cut where it differs, as every follower's, and used. Another topic of the
-name: the log is set aside, and an empty one begun.
+If the topic is the same, its log is truncated where it diverges, as every follower's, and used. If
+it is a new topic of the same name, the log becomes a stray log, and an empty one is created.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ def assignment(scene):
 
 
 async def give(scene, *replicas):
-    """Give the partition these replicas, by the znode, and wait until it has them alone."""
+    """Reassign the partition by the znode, and wait until it has only these replicas."""
     moves = layout.encode_reassign_partitions({TOPIC: replicas})
     scene.write_store(Create(layout.REASSIGN_PARTITIONS, moves))
-    await until(lambda: assignment(scene).replicas == replicas, what=f"{replicas} are not given")
+    await until(lambda: assignment(scene).replicas == replicas, what=f"{replicas} are not assigned")
 
 
 async def take_away(scene, broker):
-    """Take its replica from a broker that does not hear of it."""
+    """Kill a broker and remove its replica, so that it gets no StopReplica."""
     broker.kill()
     await until(lambda: broker.id not in scene.state.isr)
     await give(scene, *(other.id for other in scene.brokers if other is not broker))
@@ -45,8 +45,8 @@ async def back(broker):
     await until(lambda: broker.state is ProcessState.RUNNING)
 
 
-async def made_anew(scene):
-    """Delete the topic, and make another of its name on all three."""
+async def recreate(scene):
+    """Delete the topic, and create another of its name on all three brokers."""
     scene.write_store(Create(f"{layout.DELETE_TOPICS}/t"))
     await until(lambda: scene.cluster.tree.find(layout.topic_path("t")) is None)
     await scene.client.run(make_topic(scene.client, (0, 1, 2), TWO_IN_SYNC))
@@ -65,7 +65,7 @@ def bytes_in(broker, path):
     return sum(e.size for e in broker.disk.list(path) if e.name.endswith(".log"))
 
 
-def test_the_log_of_the_same_topic_is_cut_where_it_differs_and_used():
+def test_the_log_of_the_same_topic_is_truncated_where_it_diverges_and_used():
     async def story(scene):
         leader, *others = scene.brokers
         assert await is_committed(leader, *FIRST)
@@ -88,16 +88,16 @@ def test_the_log_of_the_same_topic_is_cut_where_it_differs_and_used():
     play(story)
 
 
-def test_who_was_not_told_that_it_lost_its_replica_serves_it_no_longer():
+def test_a_broker_that_got_no_stop_replica_does_not_lead_its_former_partition():
     async def story(scene):
         leader, *others = scene.brokers
         assert await is_committed(leader, *FIRST)
         scene.cut(scene.controller, leader)
         await give(scene, 1, 2)
-        append(leader, *LOST)  # it leads on, for whoever has not heard of it
-        scene.controller.kill()  # and with it goes the order to stop
+        append(leader, *LOST)  # clients with old metadata still use it as leader
+        scene.controller.kill()  # before it has sent StopReplica
         scene.heal()
-        await until(lambda: held(leader).leader is None, what="it leads on")
+        await until(lambda: held(leader).leader is None, what="it is still leader")
         assert held(leader).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         await until(lambda: any(map(scene.leads, others)))
         (now,) = filter(scene.leads, others)
@@ -110,7 +110,7 @@ def test_who_was_not_told_that_it_lost_its_replica_serves_it_no_longer():
     play(story)
 
 
-def test_the_log_of_another_topic_is_set_aside():
+def test_the_log_of_another_topic_of_that_name_becomes_a_stray_log():
     async def story(scene):
         leader, *_ = scene.brokers
         former = held(leader).topic_id
@@ -118,7 +118,7 @@ def test_the_log_of_another_topic_is_set_aside():
         await take_away(scene, leader)
         await back(leader)
         size = leader.broker.logs.get(TOPIC).size_bytes
-        await made_anew(scene)
+        await recreate(scene)
         await scene.in_sync(*scene.brokers)
         assert held(leader).topic_id != former
         assert await is_committed(leader, *NEXT)
@@ -134,7 +134,9 @@ def test_the_log_of_another_topic_is_set_aside():
 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "without power"])
 @pytest.mark.parametrize("after", [0, 1, 2, 4, 7, 11, 16, 22, 30])
-def test_wherever_in_between_the_broker_dies_it_comes_back_with_the_new_log(after, loses_power):
+def test_at_whatever_write_the_broker_crashes_it_has_the_new_log_after_its_restart(
+    after, loses_power
+):
     async def story(scene):
         away, *_ = scene.brokers
         assert await is_committed(away, *FIRST)
@@ -143,10 +145,10 @@ def test_wherever_in_between_the_broker_dies_it_comes_back_with_the_new_log(afte
         log = away.broker.logs.get(TOPIC)
         size = log.size_bytes
         log.flush()
-        await asyncio.sleep(1)  # for that, and what is done after a start
+        await asyncio.sleep(1)  # for the flush, and the tasks after a start
         away.crash_after(after)
-        await made_anew(scene)
-        await until(lambda: not away.is_up, what="it does not die")
+        await recreate(scene)
+        await until(lambda: not away.is_up, what="it does not crash")
         if loses_power:
             scene.lose_power(away)
         await back(away)

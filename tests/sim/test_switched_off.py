@@ -1,7 +1,7 @@
-"""What was once wrong in coordinators is found again by a seed when its cure is switched off.
+"""Rules of the coordinators are switched off: a seed has to find each fault again.
 
-Each rule here is missing from an older version of this code, or from Apache Kafka. A search over a
-few seeds must find that, and must find nothing while the rule holds.
+Each rule is missing in an earlier version of this code, or in Apache Kafka 3.9. A search over a few
+seeds must find a violation without the rule, and none with it.
 """
 
 import pytest
@@ -18,23 +18,23 @@ from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
 
 
-def what_the_cache_lacks_is_taken_for_deleted(monkeypatch):
-    """As Apache Kafka 3.9: a transaction completes, and a young partition gets no marker."""
+def a_partition_outside_the_metadata_cache_counts_as_deleted(monkeypatch):
+    """As Apache Kafka 3.9: a transaction completes, and a new partition gets no marker."""
     monkeypatch.setattr(deleted_partitions, "is_deleted", lambda *_: True)
 
 
 def registrations_are_read_once(monkeypatch):
-    """A broker that leaves while they are read is taken for one of Apache Kafka's."""
+    """A broker that unregisters while they are read is taken for one of Apache Kafka."""
     monkeypatch.setattr(features, "is_one_picture", lambda before, after: True)
 
 
-def an_offset_expires_although_its_next_is_pending(monkeypatch):
-    """Apache Kafka 3.9 spares what is staged, and forgets what an open transaction commits."""
+def an_offset_expires_although_a_transactional_commit_is_pending(monkeypatch):
+    """As Apache Kafka 3.9: only pending commits without a transaction prevent the expiration."""
     monkeypatch.setattr(offsets, "can_expire", lambda *, is_staged, is_pending: not is_staged)
 
 
-def a_commit_that_is_refused_takes_those_before_it_with_it(monkeypatch):
-    """As Apache Kafka 3.9, which remembers the last of several pipelined commits only."""
+def a_failed_commit_drops_earlier_pending_commits(monkeypatch):
+    """As Apache Kafka 3.9, which keeps only the last of several pipelined commits."""
 
     def unsettled(commits, settled):
         if settled is commits[-1]:
@@ -44,13 +44,13 @@ def a_commit_that_is_refused_takes_those_before_it_with_it(monkeypatch):
     monkeypatch.setattr(offsets, "unsettled", unsettled)
 
 
-def a_load_that_failed_is_given_up(monkeypatch):
-    """One read that fails while a coordinator loads, and it loads for ever."""
+def a_failed_load_is_not_retried(monkeypatch):
+    """A read that fails while a coordinator loads: it stays in loading."""
     monkeypatch.setattr(coordinator_log, "retry_after_ms", lambda failures: None)
 
 
 def keys_move_when_an_internal_topic_grows(monkeypatch):
-    """The hash of a group goes over the partitions that there are now, as Kafka's after a start."""
+    """A group is hashed over the present number of partitions, as in Kafka after a restart."""
 
     def of(self, topic):
         shown = self.cache.topic(topic)
@@ -59,11 +59,11 @@ def keys_move_when_an_internal_topic_grows(monkeypatch):
     monkeypatch.setattr(CoordinatorCounts, "of", of)
 
 
-def commits_of_an_older_generation_are_taken(monkeypatch):
-    """A member that missed a rebalance commits what it read before it."""
+def commits_of_an_older_generation_are_accepted(monkeypatch):
+    """A member that missed a rebalance commits the offsets of its earlier assignment."""
     handle = GroupMachine.handle
 
-    def taken(self, event, now):
+    def accepted(self, event, now):
         if isinstance(event, CommitOffsets) and event.committer.generation >= 0:
             group = self.groups.get(event.group_id)
             if group is not None:
@@ -71,7 +71,7 @@ def commits_of_an_older_generation_are_taken(monkeypatch):
                 event = event._replace(committer=committer)
         return handle(self, event, now)
 
-    monkeypatch.setattr(GroupMachine, "handle", taken)
+    monkeypatch.setattr(GroupMachine, "handle", accepted)
 
 
 def of_transactions(trait, *kinds):
@@ -89,24 +89,24 @@ ALONE = Options(
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 FOUND = [
     (
-        what_the_cache_lacks_is_taken_for_deleted,
+        a_partition_outside_the_metadata_cache_counts_as_deleted,
         1,
         of_transactions(Trait.YOUNG, Kind.LATE_UPDATE_METADATA, Kind.KILL),
     ),
     (registrations_are_read_once, 1, of_groups(Trait.STATIC, Kind.ROLL, Kind.KILL)),
     (
-        an_offset_expires_although_its_next_is_pending,
+        an_offset_expires_although_a_transactional_commit_is_pending,
         2,
         of_transactions(Trait.REGISTERS, Kind.KILL),
     ),
     (
-        a_commit_that_is_refused_takes_those_before_it_with_it,
+        a_failed_commit_drops_earlier_pending_commits,
         119,
         of_groups(Trait.REGISTERS, *PAUSES),
     ),
-    (a_load_that_failed_is_given_up, 4, ALONE),
+    (a_failed_load_is_not_retried, 4, ALONE),
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
-    (commits_of_an_older_generation_are_taken, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
+    (commits_of_an_older_generation_are_accepted, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
 ]
 SEEDS_MAX = 10  # from the recorded one on: what happens in a seed changes with the code
 

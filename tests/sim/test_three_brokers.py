@@ -1,6 +1,6 @@
-"""Three simulated brokers are one cluster: whatever dies, what was acknowledged by all stays.
+"""Three simulated brokers that crash and stop: no record acknowledged with acks=all is lost.
 
-The first steps of replication under a simulator; faults here are deaths of brokers, by seed.
+The only faults here are crashes and power losses, by seed or by hand.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from odradek.sim.world.cluster import ProcessState
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_what_all_have_acknowledged_survives_the_deaths_of_leaders(seed):
+def test_records_acknowledged_with_acks_all_survive_crashes_of_leaders(seed):
     async def story(cluster, client):
         acked, stop = [], asyncio.Event()
         producer = client.run(produce(client, acked, stop))
@@ -44,7 +44,7 @@ def test_what_all_have_acknowledged_survives_the_deaths_of_leaders(seed):
             await until(lambda: leader_of(cluster) is not None, what="no new leader")
             await asyncio.sleep(chance.uniform(0, 6))
             victim.start()
-            await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+            await until(lambda: len(in_sync(cluster)) == 3, what="not all replicas are in sync")
         stop.set()
         await producer
         await until(lambda: all(held(broker) for broker in cluster.brokers))
@@ -52,14 +52,14 @@ def test_what_all_have_acknowledged_survives_the_deaths_of_leaders(seed):
         logs = [contents(broker) for broker in cluster.brokers]
 
         assert logs[0] == logs[1] == logs[2]
-        assert set(acked) <= set(logs[0]), "an acknowledged record is gone"
+        assert set(acked) <= set(logs[0]), "an acknowledged record is lost"
         assert len(acked) > 50
         assert len(epochs) > 1
 
     play(seed, story)
 
 
-def test_a_broker_that_stops_in_good_order_hands_over_first():
+def test_a_controlled_shutdown_hands_over_leadership_first():
     async def story(cluster, client):
         acked, stop = [], asyncio.Event()
         producer = client.run(produce(client, acked, stop))
@@ -76,7 +76,7 @@ def test_a_broker_that_stops_in_good_order_hands_over_first():
     play(42, story)
 
 
-def test_nobody_is_told_that_it_is_stored_while_too_few_have_it():
+def test_no_record_is_acknowledged_below_min_insync_replicas():
     async def story(cluster, client):
         leader = leader_of(cluster)
         for broker in cluster.brokers:
@@ -94,7 +94,7 @@ def test_nobody_is_told_that_it_is_stored_while_too_few_have_it():
 
 
 async def last_replica_loses_its_tail(cluster, client):
-    """Everything is acknowledged by two at least; then one is left, and loses what it can."""
+    """All records are acknowledged by two replicas; one is left in sync, and loses its tail."""
     acked, stop = [], asyncio.Event()
     producer = client.run(produce(client, acked, stop))
     await until(lambda: len(acked) > 30)
@@ -110,26 +110,26 @@ async def last_replica_loses_its_tail(cluster, client):
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_the_last_in_sync_waits_for_others_after_losing_power_and_the_longest_log_leads(seed):
+def test_the_last_in_sync_replica_waits_after_a_power_loss_and_the_longest_log_leads(seed):
     async def story(cluster, client):
         leader, acked = await last_replica_loses_its_tail(cluster, client)
         leader.start()
         await until(lambda: leader.state is ProcessState.RUNNING)
         await asyncio.sleep(10)
-        assert leader_of(cluster) is None, "nobody knows what it has lost"
+        assert leader_of(cluster) is None, "it led before the logs were compared"
         for broker in cluster.brokers:
             if broker is not leader:
                 broker.start()
-        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(in_sync(cluster)) == 3, what="not all replicas are in sync")
         await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
         logs = [contents(broker) for broker in cluster.brokers]
         assert logs[0] == logs[1] == logs[2]
-        assert acked == logs[0][: len(acked)], "an acknowledged record is gone"
+        assert acked == logs[0][: len(acked)], "an acknowledged record is lost"
 
     play(seed, story)
 
 
-def test_after_a_clean_stop_of_all_whoever_is_in_sync_leads_at_once():
+def test_after_a_clean_stop_of_all_an_in_sync_replica_leads_at_once():
     async def story(cluster, client):
         acked, stop = [], asyncio.Event()
         producer = client.run(produce(client, acked, stop))
@@ -148,16 +148,16 @@ def test_after_a_clean_stop_of_all_whoever_is_in_sync_leads_at_once():
 
 
 def stored(cluster):
-    """The partition's state as the next controller will find it."""
+    """The stored leader and ISR of the partition."""
     node = cluster.tree.find(layout.partition_state_path(TOPIC))
     return layout.decode_partition_state(TOPIC, node.data, partition_epoch=0).leader_and_isr
 
 
 async def start_and_find(cluster, acked):
-    """Start all brokers; they come to agree, and have what was acknowledged, in order."""
+    """Start all brokers; their logs are equal, with all acknowledged records in order."""
     for broker in cluster.brokers:
         broker.start()
-    await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+    await until(lambda: len(in_sync(cluster)) == 3, what="not all replicas are in sync")
     await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
     assert contents(cluster.brokers[0])[: len(acked)] == acked
 
@@ -192,8 +192,8 @@ def test_a_cluster_that_stops_as_a_whole_leaves_leaders_and_isrs_as_they_are(see
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_what_only_leaders_have_acknowledged_is_there_after_a_whole_cluster_stopped(seed):
-    """Another replica may lead at the next start: none may take records that others do not get."""
+def test_records_with_acks_1_are_kept_when_a_whole_cluster_stops_and_starts(seed):
+    """At the next start another replica may lead: all have to get every record before they stop."""
 
     async def write(client, acked, stop):
         number = 0
@@ -232,7 +232,7 @@ def test_what_only_leaders_have_acknowledged_is_there_after_a_whole_cluster_stop
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_one_that_is_killed_while_the_cluster_stops_costs_no_acknowledged_record(seed):
+def test_a_broker_killed_while_the_cluster_stops_loses_no_acknowledged_record(seed):
     async def story(cluster, client):
         acked, stop, producer = await written_by_all(cluster, client)
         ids = [broker.id for broker in cluster.brokers]
@@ -249,8 +249,8 @@ def test_one_that_is_killed_while_the_cluster_stops_costs_no_acknowledged_record
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_brokers_that_are_told_to_stop_at_the_same_time_do_not_wait_for_each_other(seed):
-    """Each hands over to those that have not asked yet; for the last ones nobody is left."""
+def test_brokers_that_stop_at_the_same_time_do_not_wait_for_each_other(seed):
+    """Each hands over to brokers that do not stop yet; for the last one there is none."""
 
     async def story(cluster, client):
         acked, stop, producer = await written_by_all(cluster, client)
@@ -266,8 +266,8 @@ def test_brokers_that_are_told_to_stop_at_the_same_time_do_not_wait_for_each_oth
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_others_to_cut_theirs(seed):
-    """With min.insync.replicas=1, where no other replica is waited for otherwise."""
+def test_an_in_sync_replica_with_an_empty_disk_does_not_become_leader(seed):
+    """With min.insync.replicas=1, with which the election waits for no other replica."""
 
     async def story(cluster, client):
         acked, stop, producer = await written_by_all(cluster, client)
@@ -284,14 +284,14 @@ def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_others_to_cut_
         for broker in cluster.brokers:
             if broker is not first:
                 broker.start()
-        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(in_sync(cluster)) == 3, what="not all replicas are in sync")
         await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
         assert all(contents(broker)[: len(acked)] == acked for broker in cluster.brokers)
 
     play(seed, story, configs={})
 
 
-def test_where_the_only_one_in_sync_lost_its_disk_the_one_that_left_last_leads():
+def test_if_the_only_in_sync_replica_lost_its_disk_the_replica_that_left_last_leads():
     async def story(cluster, client):
         acked, stop, producer = await written_by_all(cluster, client)
         stop.set()
@@ -309,11 +309,11 @@ def test_where_the_only_one_in_sync_lost_its_disk_the_one_that_left_last_leads()
         assert leader_of(cluster) is None
         for broker in others:
             broker.start()
-        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(in_sync(cluster)) == 3, what="not all replicas are in sync")
         await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
         assert all(contents(broker)[: len(acked)] == acked for broker in cluster.brokers)
         warned = "leader elected from outside the ISR"
         journals = [str(e.what) for b in cluster.brokers for e in b.broker.journal.entries]
-        assert any(f"t-0: {warned}" in said for said in journals)
+        assert any(f"t-0: {warned}" in entry for entry in journals)
 
     play(5, story, configs={})

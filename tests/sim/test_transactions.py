@@ -1,9 +1,8 @@
-"""Transactions under faults: all or nothing, once, and what was meant; and the hole of version 1.
+"""Transactions under faults: all or nothing, once, with the right outcome; and version 1's fault.
 
-Some producers only write; others move what they have read, and how far they have, in one
-transaction. Retries of EndTxn that were on the way for long arrive when the next transaction is
-open. In version 1 they end it (KAFKA-17754, found by Jepsen in 2024); version 2 (KIP-890) is the
-cure.
+Some producers only write; others consume, write and commit offsets in one transaction. Delayed
+retries of EndTxn arrive when the next transaction is open. In version 1 they end it (KAFKA-17754,
+found by Jepsen in 2024); version 2 (KIP-890) refuses them.
 """
 
 from collections import Counter
@@ -18,12 +17,12 @@ from odradek.sim.run.simulation import Options, simulate
 SEEDS = (*range(1, 6), *range(7, 11))
 ALONE = range(101, 104)
 DURABLE = [(151, 1), (152, 1), (153, 3), (154, 3)]  # and how many brokers
-CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # what loses no time on the network
+CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # the network delays nothing
 
 
 @cache
 def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None, durable=False):
-    """What came of a run: its violations, what happened in it, and its digest."""
+    """The violations of a run, the counts of what happened, and its digest."""
     if kinds is None:
         usual = kinds_with_coordinators(brokers, durable=durable)
         kinds = tuple(k for k in usual if k not in {Kind.GROW_INTERNAL, Kind.ROLL})
@@ -39,8 +38,8 @@ def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None, durable=
     )
     happened = outcome.happened + outcome.kinds_played
     happened += Counter({fate.value: outcome.ledger.count(fate) for fate in Fate})
-    said = [outcome.replay, *outcome.violations] if outcome.violations else []
-    return said, happened, outcome.digest
+    violations = [outcome.replay, *outcome.violations] if outcome.violations else []
+    return violations, happened, outcome.digest
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -52,7 +51,7 @@ def test_in_version_2_readers_see_all_or_nothing_and_once(seed):
 
 
 @pytest.mark.parametrize("seed", ALONE)
-def test_a_single_broker_keeps_its_word_too(seed):
+def test_on_a_single_broker_readers_see_all_or_nothing_and_once(seed):
     violations, happened, _ = played(seed, brokers=1)
     assert not violations
     assert happened["committed"] > 10
@@ -65,13 +64,13 @@ def test_brokers_that_flush_first_may_all_lose_power(seed, brokers):
     assert happened["committed"] > 5
 
 
-def test_these_seeds_have_what_transactions_have_to_survive():
+def test_these_seeds_have_the_events_that_transactions_have_to_survive():
     durable = [played(seed, brokers=brokers, durable=True) for seed, brokers in DURABLE]
     dark = sum((happened for _, happened, _ in durable), Counter())
     assert dark["power loss"] > 2
     assert dark["power loss of all brokers at once"] > 2
     happened = sum((played(seed)[1] for seed in SEEDS), Counter())
-    wanted = {
+    at_least = {
         "EndTxn once more, late": 100,
         "answers lost": 100,
         "failovers between decision and end": 10,
@@ -85,29 +84,27 @@ def test_these_seeds_have_what_transactions_have_to_survive():
         "transaction coordinators loaded": 50,
         "transactions timed out": 20,
     }
-    assert {what: happened[what] for what in wanted if happened[what] < wanted[what]} == {}
+    assert {what: happened[what] for what in at_least if happened[what] < at_least[what]} == {}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_version_1_shows_what_jepsen_found_in_kafka(seed):
-    """The same clients, the same faults, the same late copies."""
+    """With the same clients, faults and late copies, version 2 has no violation."""
     violations, _, _ = played(seed, version=1)
-    assert any("commit never requested" in said or "are missing" in said for said in violations), (
-        violations
-    )
+    assert any("commit never requested" in v or "are missing" in v for v in violations), violations
     assert not played(seed)[0]
 
 
 @pytest.mark.parametrize("seed", range(201, 204))
-def test_version_1_is_right_as_long_as_nothing_comes_late(seed):
-    """Without copies, and on a network that loses no time."""
+def test_version_1_has_no_violation_if_no_request_is_delayed(seed):
+    """Without late copies, and with faults that delay no packet."""
     violations, happened, _ = played(seed, version=1, late_copies=False, kinds=CLEAN)
     assert not violations
     assert happened["committed"] > 10
     assert happened["offsets moved by a transaction"] > 5
 
 
-def test_a_run_of_transactions_is_a_function_of_its_seed():
+def test_a_run_of_transactions_depends_only_on_its_seed():
     digest = played(7)[2]
     played.cache_clear()
     assert played(7)[2] == digest

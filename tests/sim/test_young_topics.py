@@ -1,7 +1,7 @@
-"""A transaction in a topic, or partition, of which its coordinator's broker has not heard yet.
+"""A transaction in a partition that is not in the metadata cache of its coordinator yet.
 
-What the controller announces travels to each broker on its own. A coordinator that hears late must
-wait with the marker; only what was deleted needs none.
+UpdateMetadata reaches each broker on its own. A coordinator that gets it late must wait with the
+marker; only a deleted partition needs none.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ PROPERTIES = {
 
 
 class Stage:
-    """Three brokers: the controller, the transaction coordinator, and who leads what is young."""
+    """Three brokers: controller, transaction coordinator, and leader of the new partition."""
 
     def __init__(self, cluster, client):
         self.cluster, self.client = cluster, client
@@ -85,7 +85,7 @@ class Stage:
         held = broker.broker.replicas.get(*partition)
         return None if held is None else held.log
 
-    def coordinator_knows(self, partition):
+    def coordinator_has(self, partition):
         return self.coordinator.broker.metadata.partition(*partition) is not None
 
     def state(self):
@@ -107,7 +107,7 @@ class Stage:
         return log.last_stable_offset == log.high_watermark == log.leo
 
     async def is_committed(self, partition, offset=0):
-        """The record there belongs to a committed transaction, also when the next one aborts."""
+        """Whether the record belongs to a committed transaction, also after the next one aborts."""
         await until(lambda: self.has_no_open_transaction(partition), what="it stays open")
         log = self.log(self.holder, partition)
         await self.write(partition, b"next")
@@ -135,18 +135,18 @@ async def a_new_topic(stage):
     stage.controller_is_late()
     await stage.topic(YOUNG.topic, stage.holder)
     await stage.write(YOUNG, b"committed")
-    assert not stage.coordinator_knows(YOUNG)
+    assert not stage.coordinator_has(YOUNG)
     await stage.producer.end(commit=True)
     await stage.at_rest()
     assert await stage.is_committed(YOUNG)
 
 
-def test_a_commit_in_a_topic_that_the_coordinator_has_not_heard_of_is_kept():
+def test_a_commit_in_a_topic_that_the_coordinator_does_not_have_in_its_metadata_is_kept():
     staged(a_new_topic)
 
 
-def test_to_take_what_the_cache_lacks_for_deleted_loses_it(monkeypatch):
-    """As Apache Kafka 3.9 does."""
+def test_taking_a_partition_outside_the_cache_for_deleted_loses_the_commit(monkeypatch):
+    """Apache Kafka 3.9 takes it for deleted."""
     monkeypatch.setattr(deleted_partitions, "is_deleted", lambda *_: True)
     with pytest.raises(AssertionError, match="it stays open"):
         staged(a_new_topic)
@@ -157,7 +157,7 @@ def test_a_commit_in_a_partition_that_was_just_added_is_kept():
 
     async def story(stage):
         await stage.topic("young", stage.holder)
-        await until(lambda: stage.coordinator_knows(YOUNG))
+        await until(lambda: stage.coordinator_has(YOUNG))
         stage.controller_is_late()
         grown = CreatePartitionsTopic(
             name="young",
@@ -168,7 +168,7 @@ def test_a_commit_in_a_partition_that_was_just_added_is_kept():
             CreatePartitionsRequest(topics=[grown], timeout_ms=3_000), CreatePartitionsResponse
         )
         await stage.write(added, b"committed")
-        assert not stage.coordinator_knows(added)
+        assert not stage.coordinator_has(added)
         await stage.producer.end(commit=True)
         await stage.at_rest()
         assert await stage.is_committed(added)
@@ -181,7 +181,7 @@ def test_offsets_committed_as_the_first_ones_of_the_cluster_are_kept():
         stage.controller_is_late()
         await stage.topic(GROUP_TOPIC, stage.holder, configs={"cleanup.policy": "compact"})
         await stage.producer.commit_offset("g", TOPIC, 7, coordinator=stage.holder.id)
-        assert not stage.coordinator_knows(OFFSETS)
+        assert not stage.coordinator_has(OFFSETS)
         await stage.producer.end(commit=True)
         await stage.at_rest()
         await until(lambda: stage.has_no_open_transaction(OFFSETS))
@@ -220,19 +220,19 @@ async def delete(stage, topic, *, timeout_ms=3_000):
 def test_a_transaction_in_a_deleted_topic_ends():
     async def story(stage):
         await stage.topic(YOUNG.topic, stage.holder)
-        await stage.write(YOUNG, b"gone")
+        await stage.write(YOUNG, b"deleted later")
         await delete(stage, YOUNG.topic)
-        await until(lambda: not stage.coordinator_knows(YOUNG))
+        await until(lambda: not stage.coordinator_has(YOUNG))
         await stage.producer.end(commit=True)
         await stage.at_rest()
 
     staged(story)
 
 
-def test_a_coordinator_that_has_never_heard_of_a_deleted_topic_ends_its_transaction():
+def test_a_coordinator_that_never_had_a_deleted_topic_in_its_metadata_ends_the_transaction():
     async def story(stage):
         await stage.topic(YOUNG.topic, stage.holder)
-        await stage.write(YOUNG, b"gone")
+        await stage.write(YOUNG, b"deleted later")
         stage.coordinator.kill()
         await delete(stage, YOUNG.topic)
         stage.coordinator.start()
@@ -245,15 +245,15 @@ def test_a_coordinator_that_has_never_heard_of_a_deleted_topic_ends_its_transact
 
 
 def test_a_deletion_that_waits_for_an_offline_replica_does_not_hold_a_transaction_up():
-    """Neither at the coordinator that has heard of it, nor at the next one."""
+    """Neither at the coordinator that got UpdateMetadata, nor at the next one."""
 
     async def story(stage):
         await stage.topic(YOUNG.topic, stage.holder, stage.controller)
-        await stage.write(YOUNG, b"gone")
+        await stage.write(YOUNG, b"deleted later")
         stage.holder.kill()
         await until(lambda: stage.holder.id not in stage.controller.broker.metadata.brokers)
         await delete(stage, YOUNG.topic, timeout_ms=500)
-        await until(lambda: not stage.coordinator_knows(YOUNG))
+        await until(lambda: not stage.coordinator_has(YOUNG))
         stage.coordinator.kill()
         await until(lambda: stage.coordinator.id not in stage.controller.broker.metadata.brokers)
         stage.coordinator.start()
@@ -265,19 +265,19 @@ def test_a_deletion_that_waits_for_an_offline_replica_does_not_hold_a_transactio
     staged(story)
 
 
-def test_a_topic_made_anew_under_a_deleted_name_gets_its_marker():
-    """The coordinator has heard of the deletion, and not of the new topic."""
+def test_a_new_topic_with_the_name_of_a_deleted_one_gets_its_marker():
+    """The coordinator got UpdateMetadata for the deletion, and not for the new topic."""
 
     async def story(stage):
         await stage.topic(YOUNG.topic, stage.holder)
-        await until(lambda: stage.coordinator_knows(YOUNG))
+        await until(lambda: stage.coordinator_has(YOUNG))
         await delete(stage, YOUNG.topic)
-        await until(lambda: not stage.coordinator_knows(YOUNG))
+        await until(lambda: not stage.coordinator_has(YOUNG))
         assert stage.coordinator.broker.metadata.deleted_id(YOUNG.topic) is not None
         stage.controller_is_late()
         await stage.topic(YOUNG.topic, stage.holder)
         await stage.write(YOUNG, b"committed")
-        assert not stage.coordinator_knows(YOUNG)
+        assert not stage.coordinator_has(YOUNG)
         await stage.producer.end(commit=True)
         await stage.at_rest()
         assert await stage.is_committed(YOUNG)
