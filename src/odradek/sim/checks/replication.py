@@ -260,11 +260,11 @@ class ReplicationChecker:
             partition.topic_partition.partition,
             partition.leader_epoch,
         )
-        leader = broker.id, broker.starts
-        if self._leaders.setdefault(leader_epoch, leader) != leader:
+        process = broker.id, broker.starts
+        if self._leaders.setdefault(leader_epoch, process) != process:
             self._violated(
                 f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by (broker, "
-                f"process) {leader}, and by {self._leaders[leader_epoch]}"
+                f"process) {process}, and by {self._leaders[leader_epoch]}"
             )
         before = self._high_watermarks.get(leader_epoch)
         if before is not None and leader.high_watermark < before:
