@@ -232,7 +232,8 @@ OPTIONS: Final = (
     ),
     Option(
         "log.cleaner.delete.retention.ms", LONG, 86_400_000, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="How long tombstones stay, for consumers that read from the beginning.",
+        doc="How long tombstones stay in a compacted topic, for consumers that read from the "
+            "beginning.",
     ),
     # ----------------------------------------------------------------------- topics and replication
     Option(

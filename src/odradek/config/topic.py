@@ -9,28 +9,22 @@ All but the first belong to the broker, under other names (`SYNONYMS`), some in 
 `log.retention.minutes` and `log.retention.hours`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.config.option import (
     BOOLEAN,
-    DOUBLE,
-    INT,
     LIST,
     LONG,
     LONG_MAX,
-    STRING,
-    VERSION,
     ConfigConflictError,
     Option,
     Rule,
     Value,
     at_least,
-    between,
-    between_or,
-    one_of,
     table,
 )
+from odradek.config.table_storage import OPTIONS
 
 
 class Synonym(NamedTuple):
@@ -188,173 +182,6 @@ def _throttled(value: Value) -> tuple[object, str] | None:
 THROTTLED: Final = Rule("partition:broker,partition:broker,... or *", _throttled)
 
 # fmt: off
-TOPIC_OPTIONS: Final = table((
-    Option(
-        "cleanup.policy", LIST, ("delete",), rule=one_of("compact", "delete"),
-        doc="How old records are removed: `delete` by age and size, `compact` keeps the last "
-            "record of each key, or both.",
-    ),
-    Option(
-        "compression.gzip.level", INT, -1, rule=between_or(1, 9, -1),
-        doc="The level of gzip if the leader compresses; -1: gzip's own default.",
-    ),
-    Option(
-        "compression.lz4.level", INT, 9, rule=between(1, 17),
-        doc="The level of lz4 if the leader compresses.",
-    ),
-    Option(
-        "compression.type", STRING, "producer", rule=one_of("uncompressed", "zstd", "lz4",
-        "snappy", "gzip", "producer"),
-        doc="How batches are compressed in the log: `producer` keeps the producer's codec; with "
-            "another value the leader recompresses.",
-    ),
-    Option(
-        "compression.zstd.level", INT, 3, rule=between(-131_072, 22),
-        doc="The level of zstd if the leader compresses.",
-    ),
-    Option(
-        "delete.retention.ms", LONG, 86_400_000, rule=at_least(0),
-        doc="How long tombstones stay in a compacted topic, for consumers that read from the "
-            "beginning.",
-    ),
-    Option(
-        "file.delete.delay.ms", LONG, 60_000, rule=at_least(0),
-        doc="How long the renamed files of a deleted segment stay for readers that have them "
-            "open.",
-    ),
-    Option(
-        "flush.messages", LONG, LONG_MAX, rule=at_least(1),
-        doc="The log is flushed after this many records. By default the kernel decides: "
-            "replication, not the disk, makes records durable.",
-    ),
-    Option(
-        "flush.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="The log is flushed after this time.",
-    ),
-    Option(
-        "follower.replication.throttled.replicas", LIST, (), rule=THROTTLED,
-        doc="The followers whose replication is throttled: `partition:broker`, separated by "
-            "commas, or `*` for all.",
-    ),
-    Option(
-        "index.interval.bytes", INT, 4_096, rule=at_least(0),
-        doc="The index gets an entry after this many bytes of records.",
-    ),
-    Option(
-        "leader.replication.throttled.replicas", LIST, (), rule=THROTTLED,
-        doc="The leaders whose replication is throttled: `partition:broker`, separated by "
-            "commas, or `*` for all.",
-    ),
-    Option(
-        "local.retention.bytes", LONG, -2, rule=at_least(-2), effect=False,
-        doc="With tiered storage, the maximum size of the local part of a partition; -2: as "
-            "`retention.bytes`. Odradek has no tiered storage.",
-    ),
-    Option(
-        "local.retention.ms", LONG, -2, rule=at_least(-2), effect=False,
-        doc="With tiered storage, how long records stay local; -2: as `retention.ms`. Odradek has "
-            "no tiered storage.",
-    ),
-    Option(
-        "max.compaction.lag.ms", LONG, LONG_MAX, rule=at_least(1),
-        doc="How long a record may stay uncompacted, whatever the ratio.",
-    ),
-    Option(
-        "max.message.bytes", INT, 1_048_588, rule=at_least(0),
-        doc="The largest batch that is accepted, after compression.",
-    ),
-    Option(
-        "message.downconversion.enable", BOOLEAN, True, effect=False,
-        doc="Whether Apache Kafka converts records to formats older than 0.11 for old consumers. "
-            "Odradek does not support such consumers.",
-    ),
-    Option(
-        "message.format.version", STRING, "3.0-IV1", rule=VERSION, effect=False,
-        doc="Ignored, as Kafka does since 3.0: records are always written in format v2.",
-    ),
-    Option(
-        "message.timestamp.after.max.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="With `CreateTime`, how far a record's timestamp may be after the leader's clock; "
-            "other records are refused.",
-    ),
-    Option(
-        "message.timestamp.before.max.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="With `CreateTime`, how far a record's timestamp may be before the leader's clock; "
-            "other records are refused.",
-    ),
-    Option(
-        "message.timestamp.difference.max.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="The former name of both `message.timestamp.before.max.ms` and "
-            "`message.timestamp.after.max.ms`; used for the one that is not set.",
-    ),
-    Option(
-        "message.timestamp.type", STRING, "CreateTime", rule=one_of("CreateTime",
-        "LogAppendTime"),
-        doc="Whose clock sets the timestamps of records: the producer's (`CreateTime`) or the "
-            "leader's (`LogAppendTime`).",
-    ),
-    Option(
-        "min.cleanable.dirty.ratio", DOUBLE, 0.5, rule=between(0, 1),
-        doc="The fraction of the log that must be uncleaned before the log is cleaned.",
-    ),
-    Option(
-        "min.compaction.lag.ms", LONG, 0, rule=at_least(0),
-        doc="How long a record stays uncompacted, at least.",
-    ),
-    Option(
-        "min.insync.replicas", INT, 1, rule=at_least(1),
-        doc="How many replicas must be in sync for a write with acks=all. With a larger value "
-            "than the number of replicas such writes fail.",
-    ),
-    Option(
-        "preallocate", BOOLEAN, False, effect=False,
-        doc="Whether the file of a new segment is preallocated.",
-    ),
-    Option(
-        "remote.log.copy.disable", BOOLEAN, False, effect=False,
-        doc="Tiered storage, which Odradek does not have.",
-    ),
-    Option(
-        "remote.log.delete.on.disable", BOOLEAN, False, effect=False,
-        doc="Tiered storage, which Odradek does not have.",
-    ),
-    Option(
-        "remote.storage.enable", BOOLEAN, False, effect=False,
-        doc="Tiered storage, which Odradek does not have.",
-    ),
-    Option(
-        "retention.bytes", LONG, -1,
-        doc="The size of a partition above which its oldest segments are deleted; -1: no limit.",
-    ),
-    Option(
-        "retention.ms", LONG, 604_800_000, rule=at_least(-1),
-        doc="How long records are kept, at least; -1: for ever. A whole segment is deleted when "
-            "its newest record is older.",
-    ),
-    Option(
-        "segment.bytes", INT, 1_073_741_824, rule=at_least(14),
-        doc="The log is rolled to a new segment before the active one would exceed this size.",
-    ),
-    Option(
-        "segment.index.bytes", INT, 10_485_760, rule=at_least(4),
-        doc="The maximum size of a segment's index; a full index rolls the segment.",
-    ),
-    Option(
-        "segment.jitter.ms", LONG, 0, rule=at_least(0),
-        doc="A random time up to this is subtracted from the time to roll, so that not all "
-            "partitions roll at once.",
-    ),
-    Option(
-        "segment.ms", LONG, 604_800_000, rule=at_least(1),
-        doc="A segment is rolled when its first record is this old, whatever its size.",
-    ),
-    Option(
-        "unclean.leader.election.enable", BOOLEAN, False,
-        doc="Whether a replica outside the ISR may lead if no in-sync replica is online. "
-            "Committed records may be lost.",
-    ),
-))
-
 SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     "cleanup.policy": (Synonym("log.cleanup.policy"),),
     "compression.gzip.level": (Synonym("compression.gzip.level"),),
@@ -395,4 +222,69 @@ SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", 3_600_000)),
     "unclean.leader.election.enable": (Synonym("unclean.leader.election.enable"),),
 }
+
+_OWN: Final = (
+    Option(
+        "follower.replication.throttled.replicas", LIST, (), rule=THROTTLED,
+        doc="The followers whose replication is throttled: `partition:broker`, separated by "
+            "commas, or `*` for all.",
+    ),
+    Option(
+        "leader.replication.throttled.replicas", LIST, (), rule=THROTTLED,
+        doc="The leaders whose replication is throttled: `partition:broker`, separated by "
+            "commas, or `*` for all.",
+    ),
+    Option(
+        "local.retention.bytes", LONG, -2, rule=at_least(-2), effect=False,
+        doc="With tiered storage, the maximum size of the local part of a partition; -2: as "
+            "`retention.bytes`. Odradek has no tiered storage.",
+    ),
+    Option(
+        "local.retention.ms", LONG, -2, rule=at_least(-2), effect=False,
+        doc="With tiered storage, how long records stay local; -2: as `retention.ms`. Odradek has "
+            "no tiered storage.",
+    ),
+    Option(
+        "remote.log.copy.disable", BOOLEAN, False, effect=False,
+        doc="Tiered storage, which Odradek does not have.",
+    ),
+    Option(
+        "remote.log.delete.on.disable", BOOLEAN, False, effect=False,
+        doc="Tiered storage, which Odradek does not have.",
+    ),
+    Option(
+        "remote.storage.enable", BOOLEAN, False, effect=False,
+        doc="Tiered storage, which Odradek does not have.",
+    ),
+)
 # fmt: on
+_RULES: Final = {  # of options whose units or None the broker's rules do not fit
+    "flush.ms": at_least(0),
+    "retention.ms": at_least(-1),
+    "segment.jitter.ms": at_least(0),
+    "segment.ms": at_least(1),
+}
+
+
+def _derived(name: str, synonyms: Sequence[Synonym]) -> Option:
+    """The topic's option with type, default and text of the broker's option."""
+    brokers = [(_BROKER[synonym.name], synonym.factor) for synonym in synonyms]
+    first, _ = brokers[0]
+    option, factor = next((each for each in brokers if each[0].default is not None), brokers[0])
+    default = option.default
+    if factor != 1:
+        assert isinstance(default, int), name
+        default *= factor
+    text = first.doc.partition(" Unset: ")[0].replace("`log.", "`")
+    rule = _RULES.get(name, first.rule)
+    return Option(name, first.type, default, text, rule=rule, effect=first.effect)
+
+
+_BROKER: Final = {option.name: option for option in OPTIONS}
+_OWN_NAMES: Final = {option.name for option in _OWN}
+TOPIC_OPTIONS: Final = table(
+    sorted(
+        [*_OWN, *(_derived(n, s) for n, s in SYNONYMS.items() if n not in _OWN_NAMES)],
+        key=lambda option: option.name,
+    )
+)
