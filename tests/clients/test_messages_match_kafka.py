@@ -18,7 +18,6 @@ from fetch import jars
 from odradek.wire.api_keys import APIS, OWN_APIS, TRANSACTION_VERSION_2
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.messages import consumer_offsets, consumer_protocol, transaction_state
-from odradek.wire.primitives import uuid_to_string
 from odradek.wire.schema import Field, Message, MessageType, Versions, parse_versions
 
 pytestmark = pytest.mark.jvm
@@ -252,7 +251,9 @@ def json_value(value: object, field: Field, version: int, kafka: tuple[dict, dic
         return as_json(value, version, *kafka)
     if isinstance(value, bytes):
         is_uuid = "uuid" in (field.kind, field.part)
-        return uuid_to_string(value) if is_uuid else base64.b64encode(value).decode()
+        encode = base64.urlsafe_b64encode if is_uuid else base64.b64encode
+        text = encode(value).decode()
+        return text.rstrip("=") if is_uuid else text
     return value
 
 

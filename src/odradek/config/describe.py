@@ -48,11 +48,6 @@ class DescribedOption(NamedTuple):
     type: Type
     documentation: str
 
-    @property
-    def is_default(self) -> bool:
-        """The field of version 0 in the place of `source`."""
-        return self.source is ConfigSource.DEFAULT
-
 
 # Options that set the same thing, in their order of precedence.
 _FAMILIES: Final = (

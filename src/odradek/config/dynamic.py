@@ -320,9 +320,6 @@ def _check_can_be_set(name: str, current: BrokerConfig, *, per_broker: bool) -> 
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{resource}{why}")
 
 
-_CLUSTER_WIDE_OF_LISTENERS: Final = frozenset(
-    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
-)
 _ONLY_WITH_LISTENER: Final = frozenset(
     {
         "ssl.key.password",

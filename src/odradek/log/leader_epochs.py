@@ -57,11 +57,6 @@ class LeaderEpochs:
         """The epoch of the last batch, or of a leader that has not written yet; -1 if none."""
         return self._epochs[-1] if self._epochs else -1
 
-    @property
-    def previous_epoch(self) -> int:
-        """The epoch before the latest one; -1 if there is none."""
-        return self._epochs[-2] if len(self._epochs) > 1 else -1
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Add an epoch: this broker became leader, or received a batch with a new epoch.
 

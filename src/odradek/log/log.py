@@ -684,11 +684,6 @@ class Log:
         """
         return min(self.leo, self.recovery_point + self.config.flush_messages - 1)
 
-    @property
-    def unflushed_messages(self) -> int:
-        """How many offsets a power failure could lose."""
-        return self.leo - self.recovery_point
-
     def _save_epochs(self) -> None:
         self._flusher.save_epochs()
 

@@ -351,13 +351,6 @@ class ProducerState:
         first = self.first_unstable_offset
         return high_watermark if first == NO_OFFSET else min(first, high_watermark)
 
-    def oldest_transaction_timestamp(self) -> int:
-        """When the producer of the oldest open transaction last wrote; -1 if none is open."""
-        for producer_id in self._ongoing.values():
-            assert self._producers is not None
-            return self._producers[producer_id].last_timestamp
-        return -1
-
     def _find_first_unstable(self) -> None:
         # Open ones are in offset order; ended ones are in the order of their ends, and few.
         first = min(self._unreplicated, default=NO_OFFSET)

@@ -44,7 +44,6 @@ DELETED: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
-POSITION_MAX: Final = 0x7FFFFFFF
 # How much is read at a time when headers are read: a good deal more than index.interval.bytes.
 WALK_BYTES: Final = 16_384
 # Between entries of an index that has to be rebuilt: the default.

@@ -330,13 +330,6 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.release_memory()
             self._count()
 
-    def close_when_answered(self) -> None:
-        """Read nothing more, send all outstanding responses, then close."""
-        self._closing_after_write = True
-        self.mute()
-        if not self._pipeline:
-            self.close()
-
     # ------------------------------------------------------------------- for asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

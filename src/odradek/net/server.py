@@ -148,11 +148,6 @@ class Server:
         for connection in list(self._connections):
             connection.close()
 
-    def abort_connections(self) -> None:
-        """Close every connection at once, as the end of the process would."""
-        for connection in list(self._connections):
-            connection.abort()
-
     def drop_idle(self) -> int:
         """Close connections that are idle for too long. Returns their number."""
         oldest_ms = self._monotonic_ms() - self.limits.idle_ms_max

@@ -27,10 +27,6 @@ class Histogram:
         self.counts = [0] * (len(BUCKETS_MS) + 1)
         self.sum_ms: float = 0
 
-    def observe(self, took_ms: float) -> None:
-        self.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
-        self.sum_ms += took_ms
-
 
 class LoopMetrics:
     """How long each iteration of the event loop took; no other request is answered meanwhile."""

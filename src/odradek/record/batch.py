@@ -62,7 +62,6 @@ SEQUENCE_MAX: Final = 0x7FFFFFFF
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _PREFIX: Final = Struct(">qii")
 _CHECKSUM: Final = Struct(">I")
-_OFFSET_AND_LENGTH: Final = Struct(">qi")
 _OFFSET: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 _LEADER_EPOCH: Final = Struct(">i")
@@ -190,22 +189,10 @@ def next_offset_at(buffer: Bytes, position: int) -> int:
     return base_offset_at(buffer, position) + last_offset_delta + 1
 
 
-def max_timestamp_at(buffer: Bytes, position: int) -> int:
-    """The largest timestamp in the batch at `position`."""
-    timestamp: int = _OFFSET.unpack_from(buffer, position + MAX_TIMESTAMP_AT)[0]
-    return timestamp
-
-
 def leader_epoch_at(buffer: Bytes, position: int) -> int:
     """The leader epoch of the batch at `position`."""
     epoch: int = _LEADER_EPOCH.unpack_from(buffer, position + 12)[0]
     return epoch
-
-
-def attributes_at(buffer: Bytes, position: int) -> int:
-    """The attribute bits of the batch at `position`."""
-    attributes: int = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_AT)[0]
-    return attributes
 
 
 # ---------------------------------------------------------------------------- many batches

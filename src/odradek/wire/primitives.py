@@ -11,8 +11,6 @@ Limits, all checked before memory is spent:
     * unknown tagged fields are skipped, not stored; tags must ascend.
 """
 
-import base64
-import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -172,22 +170,3 @@ def list_packers(code: str) -> tuple[Callable[..., bytes], ...]:
 
 
 # ----------------------------------------------------------------------------------- UUIDs
-
-
-_UUID_TEXT: Final = re.compile("[0-9A-Za-z_-]{22}")
-
-
-def uuid_to_string(uuid: bytes) -> str:
-    """As Kafka writes a UUID in znodes and tools: 22 characters of base64url."""
-    return base64.urlsafe_b64encode(uuid)[:22].decode()
-
-
-def uuid_from_string(text: str) -> bytes:
-    """Read what `uuid_to_string` wrote.
-
-    Raises:
-        ValueError: it is no UUID in Kafka's notation.
-    """
-    if not _UUID_TEXT.fullmatch(text):
-        raise ValueError(f"uuid {text!r}: must be 16 bytes as 22 characters of base64url")
-    return base64.urlsafe_b64decode(text + "==")

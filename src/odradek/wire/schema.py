@@ -328,19 +328,9 @@ def array(
     return made
 
 
-def int8_array(versions: str = "0+", *, ignorable: bool = False) -> list[int]:
-    """Any number of signed bytes."""
-    return _field("array", versions, (), ignorable=ignorable, part="int8")  # type: ignore[no-any-return]
-
-
 def int64_array(versions: str = "0+", *, ignorable: bool = False) -> list[int]:
     """Any number of int64."""
     return _field("array", versions, (), ignorable=ignorable, part="int64")  # type: ignore[no-any-return]
-
-
-def uuid_array(versions: str = "0+", *, ignorable: bool = False) -> list[bytes]:
-    """Any number of UUIDs."""
-    return _field("array", versions, (), ignorable=ignorable, part="uuid")  # type: ignore[no-any-return]
 
 
 @overload

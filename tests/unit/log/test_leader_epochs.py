@@ -26,14 +26,14 @@ def test_without_epochs_the_answer_is_unknown():
     epochs = LeaderEpochs()
 
     assert epochs.end_offset_for(0, leo=60) == UNKNOWN
-    assert (epochs.latest_epoch, epochs.previous_epoch, epochs.epoch_at(3)) == (-1, -1, -1)
+    assert (epochs.latest_epoch, epochs.epoch_at(3)) == (-1, -1)
 
 
 def test_the_epochs_at_offsets():
     epochs = LeaderEpochs(STARTS)
 
     assert [epochs.epoch_at(offset) for offset in (9, 10, 29, 30, 50, 99)] == [-1, 2, 2, 4, 5, 5]
-    assert (epochs.latest_epoch, epochs.previous_epoch) == (5, 4)
+    assert epochs.latest_epoch == 5
 
 
 @pytest.mark.parametrize(

@@ -229,17 +229,6 @@ def test_a_batch_outside_the_open_transaction_is_refused():
     assert state.check(header(sequence=1)) is None
 
 
-def test_the_last_write_of_the_oldest_open_transaction():
-    state = ProducerState()
-    assert state.oldest_transaction_timestamp() == -1
-
-    wrote(state, header(1, transactional=True, timestamp=NOW))
-    wrote(state, header(2, transactional=True, timestamp=NOW + 9), base_offset=1)
-    wrote(state, header(1, sequence=1, transactional=True, timestamp=NOW + 5), base_offset=2)
-
-    assert state.oldest_transaction_timestamp() == NOW + 5
-
-
 # ----------------------------------------------------------------------------- housekeeping
 
 

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek.obs.exposition import text_pieces
-from odradek.obs.metrics import GAUGES, BrokerMetrics, FollowerNumbers, Histogram, PartitionNumbers
+from odradek.obs.metrics import GAUGES, BrokerMetrics, FollowerNumbers, PartitionNumbers
 
 
 def scraped(metrics):
@@ -53,16 +53,6 @@ def test_request_times_are_counted_in_buckets():
     assert samples[f"{name}_bucket", ("le", "+Inf"), produce] == 5
     assert samples[f"{name}_count", produce] == 5
     assert samples[f"{name}_sum", produce] == 40_006
-
-
-def test_a_histogram_counts_as_the_requests_are_counted():
-    metrics, histogram = BrokerMetrics(), Histogram()
-    for took_ms in (0, 1, 7, 40_000):
-        metrics.requests.answered(0, 0, took_ms)
-        histogram.observe(took_ms)
-
-    total = metrics.requests.apis[0].total_ms
-    assert (total.counts, total.sum_ms) == (histogram.counts, histogram.sum_ms)
 
 
 def test_topics_are_counted_separately_and_in_sum():

@@ -35,9 +35,7 @@ def test_single_fields_equal_those_of_the_header():
     assert header.next_offset == batches.next_offset_at(buffer, 4) == 43
     assert header.base_offset == batches.base_offset_at(buffer, 4) == 40
     assert header.size_bytes == batches.size_at(buffer, 4) == len(buffer) - 4
-    assert header.max_timestamp == batches.max_timestamp_at(buffer, 4) == 1002
     assert header.leader_epoch == batches.leader_epoch_at(buffer, 4) == 7
-    assert header.attributes == batches.attributes_at(buffer, 4) == 0x10
 
 
 def test_the_last_sequence_wraps_after_the_largest():

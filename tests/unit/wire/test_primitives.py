@@ -1,4 +1,4 @@
-"""Varints and UUIDs: encodings at the limits, and malformed ones."""
+"""Varints: encodings at the limits, and malformed ones."""
 
 import re
 
@@ -8,10 +8,7 @@ from odradek.model.errors import MalformedRequestError
 from odradek.wire.primitives import (
     encode_unsigned_varint,
     unsigned_varint,
-    uuid_from_string,
-    uuid_to_string,
 )
-from odradek.wire.schema import ZERO_UUID
 
 VARINTS = [
     (0, "00"),
@@ -47,17 +44,3 @@ def test_a_varint_has_seven_bits_in_a_byte(value, data):
 def test_bytes_that_are_not_a_varint_are_refused(data, refusal):
     with pytest.raises(MalformedRequestError, match="^" + re.escape(refusal) + "$"):
         unsigned_varint(memoryview(bytes.fromhex(data)), 0, "f")
-
-
-def test_a_uuid_is_written_as_kafka_writes_it():
-    uuid = bytes.fromhex("fbefbe00000000000000000000000001")
-
-    assert uuid_to_string(uuid) == "----AAAAAAAAAAAAAAAAAQ"
-    assert uuid_from_string("----AAAAAAAAAAAAAAAAAQ") == uuid
-    assert uuid_to_string(ZERO_UUID) == "A" * 22
-
-
-@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "+" * 22, "Ä" * 22])
-def test_text_that_is_not_a_uuid_is_refused(text):
-    with pytest.raises(ValueError, match=re.escape(f"uuid {text!r}: must be 16 bytes")):
-        uuid_from_string(text)

@@ -10,7 +10,6 @@ was carried out, and sends it again.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, TypeVar
 
 from odradek.model.clock import Clock
@@ -144,6 +143,3 @@ def framed(
     head = encode_request_header(key, version, correlation_id, client_id)
     body = encoder(type(request), version)(request)
     return (len(head) + len(body)).to_bytes(4, "big") + head, body
-
-
-MakePeer = Callable[[int], "Peer | None"]

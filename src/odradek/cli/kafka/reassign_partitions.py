@@ -71,7 +71,6 @@ _RUN_VERIFY: Final = (
 )
 _TIMEOUT_MS: Final = 10_000
 _RETRY_MS: Final = 100
-_ANY: Final = "any"
 
 
 class TerseError(ToolError):
