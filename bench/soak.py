@@ -45,6 +45,7 @@ from kit.soak_loads import (
     Readers,
     restore,
 )
+from kit.soak_pace import Clients
 from kit.soak_watch import Slope, Watch
 
 RESULTS = ROOT / "bench" / "results" / "soak_processes.jsonl"
@@ -105,17 +106,17 @@ def run(
         AssertionError, TimeoutError: a check failed, or the cluster does not recover.
     """
     with cluster(home, store) as (brokers, zookeeper):
-        bootstrap = ",".join(broker.address for broker in brokers.values())
+        clients = Clients(",".join(broker.address for broker in brokers.values()))
         for topic in TOPICS:
             raw.create_topic(brokers[1].address, topic, PARTITIONS, replication=len(brokers))
         loads = {
-            "acknowledged": NativeNumbered(bootstrap, SOURCE, rate),
-            "acknowledged to ours": OurNumbered(bootstrap, OWN, rate),
-            "transactions": Ledger(bootstrap, LEDGER, rate),
-            "transactions of copiers": Copiers(bootstrap, SOURCE, COPY),
+            "acknowledged": NativeNumbered(clients, SOURCE, rate),
+            "acknowledged to ours": OurNumbered(clients, OWN, rate),
+            "transactions": Ledger(clients, LEDGER, rate),
+            "transactions of copiers": Copiers(clients, SOURCE, COPY),
         }
-        readers = Readers(bootstrap, SOURCE)
-        operators = Operators(bootstrap, TOPICS, list(NUMBERS), pause_s=20.0)
+        readers = Readers(clients, SOURCE)
+        operators = Operators(clients.bootstrap, TOPICS, list(NUMBERS), pause_s=20.0)
         workers = [*loads.values(), readers, operators]
         faults = Faults(
             brokers, store_restarter(zookeeper), seed=seed, duration_s=duration_s, pause_s=pause_s
@@ -128,7 +129,7 @@ def run(
             faults.run()
             say("the faults are over: waiting for all replicas to be in sync")
             stop(operators, stopped)
-            heal(bootstrap, brokers)
+            heal(clients, brokers)
             for worker in workers:
                 say(f"ending {type(worker).__name__}")
                 stop(worker, stopped)
@@ -138,7 +139,7 @@ def run(
             for worker in workers:
                 worker_ended(worker)
         say("comparing what is there with what was acknowledged")
-        heal(bootstrap, brokers)
+        heal(clients, brokers)
         for load in loads.values():
             load.check()
         readers.check()
@@ -152,6 +153,7 @@ def run(
             "operators": dict(sorted(operators.counts.items())),
             **{name: load.count for name, load in loads.items()},
             "unsure transactions": loads["transactions"].outcomes.count("unsure"),
+            "clients that did not end": dict(clients.abandoned),
             "growth": growth(watch),
         }
 
@@ -174,20 +176,23 @@ def worker_ended(worker: Any) -> None:
         each.ended.set()
 
 
-def heal(bootstrap: str, brokers: dict[int, mixed.OurBroker]) -> None:
+def heal(clients: Clients, brokers: dict[int, mixed.OurBroker]) -> None:
     """Give every partition three replicas again, and wait until all are in sync."""
-    asyncio.run(restore(bootstrap, TOPICS, list(NUMBERS)))
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asyncio.run(restore(clients.bootstrap, TOPICS, list(NUMBERS)))
+    admins = [AdminClient({"bootstrap.servers": clients.bootstrap})]
 
     def in_sync() -> bool:
-        seen = admin.list_topics(timeout=30).topics
+        seen = admins[0].list_topics(timeout=30).topics
         return all(
             len(seen[topic].partitions) == PARTITIONS
             and all(set(p.isrs) == set(brokers) for p in seen[topic].partitions.values())
             for topic in TOPICS
         )
 
-    mixed.until("all replicas are in sync", in_sync, timeout_s=HEAL_S)
+    try:
+        mixed.until("all replicas are in sync", in_sync, timeout_s=HEAL_S)
+    finally:
+        clients.close("admin client", admins.clear)
 
 
 def compare_replicas(home: pathlib.Path) -> None:

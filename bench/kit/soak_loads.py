@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from kit import mixed
 from kit.soak_checks import ABORTED, COMMITTED, UNSURE, broken_transactions, difference, never_read
+from kit.soak_pace import Clients, Pace
 from odradek.client.admin.partitions import alter_reassignments, elect_leaders
 from odradek.client.admin.topics import NewTopic, create_topics, delete_topics
 from odradek.client.cluster import Cluster
@@ -54,27 +55,13 @@ _NATIVE: Final = {
 }
 
 
-class Pace:
-    """A rate a second, whatever each one takes."""
-
-    def __init__(self, by_second: float) -> None:
-        self._each_s = 1 / by_second
-        self._next_s = time.monotonic()
-
-    def pause_s(self, count: int = 1) -> float:
-        """The time to wait after `count` more; a delay is not followed by a burst."""
-        now_s = time.monotonic()
-        self._next_s = max(now_s, self._next_s + count * self._each_s)
-        return self._next_s - now_s
-
-
 class Work:
     """A thread that works until it is stopped; its failure is raised by `stop`."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._guarded)
+        self._thread = threading.Thread(target=self._guarded, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -99,11 +86,11 @@ class Work:
             raise self._failure
 
 
-def records_of(bootstrap: str, topic: str, partition: int) -> Iterator[Any]:
+def records_of(clients: Clients, topic: str, partition: int) -> Iterator[Any]:
     """The records of a partition with read_committed, up to its last stable offset."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": clients.bootstrap,
             "group.id": "soak-check",
             "log_level": 2,
             "isolation.level": "read_committed",
@@ -127,12 +114,12 @@ def records_of(bootstrap: str, topic: str, partition: int) -> Iterator[Any]:
                     raise KafkaException(error)
         raise TimeoutError(f"{topic}-{partition}: no record and no end for 30 s")
     finally:
-        consumer.close()
+        clients.close("consumer of the check", consumer.close)
 
 
-def wait_for_end(bootstrap: str, group: str, topic: str) -> None:
+def wait_for_end(clients: Clients, group: str, topic: str) -> None:
     """Wait until a group has committed the end of every partition of a topic."""
-    asked = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
+    asked = Consumer({"bootstrap.servers": clients.bootstrap, "group.id": group, "log_level": 2})
 
     def is_at_end(partition: int) -> bool:
         here = TopicPartition(topic, partition)
@@ -147,17 +134,17 @@ def wait_for_end(bootstrap: str, group: str, topic: str) -> None:
             timeout_s=DRAIN_S,
         )
     finally:
-        asked.close()
+        clients.close("consumer that reads committed offsets", asked.close)
 
 
 class Numbered(Work):
     """Numbers its records, and keeps for each partition the acknowledged ones, in order."""
 
-    def __init__(self, bootstrap: str, topic: str, by_second: float) -> None:
+    def __init__(self, clients: Clients, topic: str, by_second: float) -> None:
         super().__init__()
         self.topic = topic
         self.acknowledged = {partition: array("q") for partition in range(PARTITIONS)}
-        self.bootstrap = bootstrap
+        self.clients = clients
         self.by_second = by_second
         self.failed: list[object] = []
 
@@ -170,7 +157,7 @@ class Numbered(Work):
         """Compare the topic's records with the acknowledged ones."""
         assert self.failed == [], f"{self.topic}: given up: {self.failed[:3]}"
         for partition, acknowledged in self.acknowledged.items():
-            found = records_of(self.bootstrap, self.topic, partition)
+            found = records_of(self.clients, self.topic, partition)
             there = array("q", (int(message.value()) for message in found))
             wrong = difference(acknowledged, there)
             assert wrong is None, f"{self.topic}-{partition}: {wrong}"
@@ -182,7 +169,7 @@ class NativeNumbered(Numbered):
     def run(self) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": self.bootstrap,
+                "bootstrap.servers": self.clients.bootstrap,
                 "enable.idempotence": True,
                 "delivery.timeout.ms": 300_000,
                 "linger.ms": 5,
@@ -199,8 +186,9 @@ class NativeNumbered(Numbered):
                 self.topic, b"%d" % number, partition=partition, on_delivery=self._delivered
             )
             number += 1
-            producer.poll(pace.pause_s())
+            pace.serve(producer.poll)
         assert producer.flush(DRAIN_S) == 0
+        self.clients.close("idempotent producer", producer.close)
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
@@ -218,7 +206,7 @@ class OurNumbered(Numbered):
     async def _run(self) -> None:
         settings = ProducerSettings.from_properties(
             {
-                "bootstrap.servers": self.bootstrap,
+                "bootstrap.servers": self.clients.bootstrap,
                 "delivery.timeout.ms": "300000",
                 "request.timeout.ms": "5000",
                 "max.block.ms": "300000",
@@ -252,12 +240,12 @@ class OurNumbered(Numbered):
 class Ledger(Work):
     """librdkafka's transactional producer: every fifth transaction is aborted."""
 
-    def __init__(self, bootstrap: str, topic: str, by_second: float) -> None:
+    def __init__(self, clients: Clients, topic: str, by_second: float) -> None:
         super().__init__()
         self.topic = topic
         self.sizes: list[int] = []
         self.outcomes: list[str] = []
-        self._bootstrap = bootstrap
+        self._clients = clients
         self._by_second = by_second
         self._random = random.Random(0)
 
@@ -271,7 +259,7 @@ class Ledger(Work):
         while not self.ended.is_set():
             producer = Producer(
                 {
-                    "bootstrap.servers": self._bootstrap,
+                    "bootstrap.servers": self._clients.bootstrap,
                     "transactional.id": "soak-ledger",
                     "transaction.timeout.ms": 60_000,
                     "linger.ms": 2,
@@ -284,6 +272,8 @@ class Ledger(Work):
                     size = self._random.randint(1, 20)
                     self._transaction(producer, size)
                     self.ended.wait(pace.pause_s(size))
+            producer.purge()
+            self._clients.close("transactional producer", producer.close)
 
     def _transaction(self, producer: Producer, size: int) -> None:
         number = len(self.outcomes)
@@ -323,7 +313,7 @@ class Ledger(Work):
         """Compare what read_committed returns with the outcomes of the transactions."""
         seen: Counter[tuple[int, int]] = Counter()
         for partition in range(PARTITIONS):
-            for message in records_of(self._bootstrap, self.topic, partition):
+            for message in records_of(self._clients, self.topic, partition):
                 number, part = message.value().split(b":")
                 seen[int(number), int(part)] += 1
         wrong = broken_transactions(self.sizes, self.outcomes, seen)
@@ -333,11 +323,11 @@ class Ledger(Work):
 class Readers:
     """Members of one cooperative group of librdkafka, which join and leave."""
 
-    def __init__(self, bootstrap: str, topic: str, members: int = 2) -> None:
+    def __init__(self, clients: Clients, topic: str, members: int = 2) -> None:
         self.topic = topic
         self.read = {partition: bytearray() for partition in range(PARTITIONS)}
-        self._bootstrap = bootstrap
-        self.members = [_Reader(bootstrap, topic, self.read, number) for number in range(members)]
+        self._clients = clients
+        self.members = [_Reader(clients, topic, self.read, number) for number in range(members)]
 
     def start(self) -> None:
         for member in self.members:
@@ -346,7 +336,7 @@ class Readers:
     def stop(self) -> None:
         """Wait until the group has committed the end of every partition, and end it."""
         try:
-            wait_for_end(self._bootstrap, "soak-readers", self.topic)
+            wait_for_end(self._clients, "soak-readers", self.topic)
         finally:
             for member in self.members:
                 member.stop()
@@ -354,15 +344,17 @@ class Readers:
     def check(self) -> None:
         """Check that every record was read before its offset was committed."""
         for partition, read in self.read.items():
-            there = [m.offset() for m in records_of(self._bootstrap, self.topic, partition)]
+            there = [m.offset() for m in records_of(self._clients, self.topic, partition)]
             missed = never_read(read, there)
             assert not missed, f"{self.topic}-{partition}: offsets {missed[:5]} were never read"
 
 
 class _Reader(Work):
-    def __init__(self, bootstrap: str, topic: str, read: dict[int, bytearray], number: int) -> None:
+    def __init__(
+        self, clients: Clients, topic: str, read: dict[int, bytearray], number: int
+    ) -> None:
         super().__init__()
-        self._bootstrap = bootstrap
+        self._clients = clients
         self._topic = topic
         self._read = read
         self._random = random.Random(number)
@@ -375,7 +367,7 @@ class _Reader(Work):
     def _membership(self, until_s: float) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                "bootstrap.servers": self._clients.bootstrap,
                 "group.id": "soak-readers",
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": 10_000,
@@ -394,7 +386,7 @@ class _Reader(Work):
                 # Records whose offset was not committed are read again by the next owner.
                 with contextlib.suppress(KafkaException):
                     consumer.commit(asynchronous=False)
-        consumer.close()
+        self._clients.close("consumer of soak-readers", consumer.close)
 
     def _note(self, partition: int, offset: int) -> None:
         read = self._read[partition]
@@ -423,11 +415,13 @@ class Asyncio(Work):
 class Copiers:
     """Members of one group of ours that copy a topic, each batch in a transaction."""
 
-    def __init__(self, bootstrap: str, source: str, copy: str, members: int = 2) -> None:
+    def __init__(self, clients: Clients, source: str, copy: str, members: int = 2) -> None:
         self.source = source
         self.copy = copy
-        self._bootstrap = bootstrap
-        self.members = [_Copier(bootstrap, source, copy, number) for number in range(members)]
+        self._clients = clients
+        self.members = [
+            _Copier(clients.bootstrap, source, copy, number) for number in range(members)
+        ]
 
     def start(self) -> None:
         for member in self.members:
@@ -441,7 +435,7 @@ class Copiers:
     def stop(self) -> None:
         """Wait until the whole source is copied, and end."""
         try:
-            wait_for_end(self._bootstrap, "soak-copiers", self.source)
+            wait_for_end(self._clients, "soak-copiers", self.source)
         finally:
             for member in self.members:
                 member.stop()
@@ -450,7 +444,7 @@ class Copiers:
         """Check that the copy has the records of the source."""
         for partition in range(PARTITIONS):
             wanted, found = (
-                array("q", (int(m.value()) for m in records_of(self._bootstrap, topic, partition)))
+                array("q", (int(m.value()) for m in records_of(self._clients, topic, partition)))
                 for topic in (self.source, self.copy)
             )
             wrong = difference(wanted, found)

@@ -3,10 +3,29 @@
 Pure. A watcher that is set twice on the same node is called once, as with ZooKeeper.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from odradek.coord.store import Watcher
 from odradek.coord.tree import Change, ChangeKind, parent_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Watch(Generic[T]):
+    """A watcher that equals each one with the same call: it is kept once, and called once.
+
+    The node of a broker that stays registered never changes, and is read, and watched, each time
+    another broker is registered. Watchers that differ would collect there.
+    """
+
+    call: Callable[[T], None]
+    about: T
+
+    def __call__(self) -> None:
+        self.call(self.about)
 
 
 class Watches:

@@ -15,6 +15,7 @@ from odradek.log.log_state import LogState
 from odradek.log.partition_metadata import PARTITION_METADATA
 from odradek.log.segment import SNAPSHOT
 from odradek.model.clock import MonotonicMs
+from odradek.model.weak import Weak
 
 FlushDone = Callable[[StorageError | None], None]
 
@@ -29,7 +30,7 @@ class Flusher:
         "_epochs_saved",
         "_epochs_version",
         "_leo",
-        "_log",
+        "_owner",
         "_running",
         "_started_ms",
         "_waiting",
@@ -38,7 +39,7 @@ class Flusher:
     )
 
     def __init__(self, log: LogState) -> None:
-        self._log = log
+        self._owner = Weak(log)  # a deleted log is freed at once, with all its segments
         self._running = False
         self._closing = False
         self._started_ms = log.host.clock.monotonic_ms()
@@ -48,6 +49,10 @@ class Flusher:
         self._epochs_version = self._epochs_saved = 0
         self.directory_changed = False  # files were created whose names may not be durable
         self.paths: list[str] = []  # of small files written since the last flush
+
+    @property
+    def _log(self) -> LogState:
+        return self._owner()  # the log calls, or a callback of the disk holds it
 
     def request(self, done: FlushDone | None) -> None:
         """Flush everything appended so far."""

@@ -75,6 +75,7 @@ class Log:
     """One replica of one partition on this broker (Kafka: `UnifiedLog`)."""
 
     __slots__ = (
+        "__weakref__",
         "_active",
         "_bases",
         "_flush_at",
@@ -694,8 +695,7 @@ class Log:
         self._flusher.replace(PARTITION_METADATA, encode_metadata(topic_id))
 
     def doubt_what_is_durable(self) -> None:
-        """Flush again after an unclean shutdown: what was read may be in the page cache only."""
-        # The former process may have truncated the log, too, without flushing that.
+        """After an unclean shutdown: what was read, or truncated before, may not be on disk."""
         self.cuts += 1
         active = self._active
         self._flusher.doubt(self.host.disk.list(self.directory))

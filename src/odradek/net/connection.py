@@ -87,6 +87,7 @@ class ResponseSlot:
         """Set the response; the caller calls `release` once after setting several."""
         assert self.chunks is None, "a request was answered twice"
         self.chunks = chunks
+        self.lost = None  # usually a method of the request that has this slot: a reference cycle
         if len(chunks) != 1 or len(chunks[0]) > _LARGE_BYTES:
             self.connection.piled(chunks)
 
@@ -175,9 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session: Any = None
         self.peer_host = "unknown"
         self.peer_port = 0
-        self.active_ms = MonotonicMs(
-            0
-        )  # when it last received something: when the present request arrived
+        self.active_ms = MonotonicMs(0)  # when it last received something, as its present request
         self.taken_ms = MonotonicMs(0)  # when the client last resumed reading responses
         self.closing = False
         self._handler = handler
@@ -343,9 +342,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.closing = self._stopped = True
         self._drop_outgoing()
-        abandoned = [slot.lost for slot in self._pipeline if slot.chunks is None]
+        abandoned = [slot for slot in self._pipeline if slot.chunks is None]
         self._pipeline.clear()
-        for lost in abandoned:
+        for slot in abandoned:
+            lost, slot.lost = slot.lost, None
             if lost is not None:
                 lost()
         self._handler.disconnected(self)

@@ -1,6 +1,7 @@
 """What a soak of real processes calls lost, twice or growing."""
 
 import random
+import threading
 
 import pytest
 from bench.kit.soak_checks import (
@@ -11,6 +12,7 @@ from bench.kit.soak_checks import (
     difference,
     never_read,
 )
+from bench.kit.soak_pace import Clients, Pace
 from bench.kit.soak_watch import SPANS, slope_of
 
 
@@ -57,3 +59,37 @@ def test_a_slope_is_found_in_noise_with_an_error_that_covers_it():
 def test_too_few_points_have_no_slope():
     with pytest.raises(ValueError, match="too few"):
         slope_of([(float(n), 1.0) for n in range(SPANS - 1)])
+
+
+def test_a_pace_is_kept_by_a_poll_that_returns_early():
+    now_s, polls = 0.0, []
+
+    def poll(timeout_s):
+        nonlocal now_s
+        polls.append(timeout_s)
+        now_s += min(timeout_s, 0.03)  # as if a record was delivered
+
+    pace = Pace(8, clock_s=lambda: now_s)
+    for _ in range(80):
+        pace.serve(poll)
+
+    assert now_s == pytest.approx(80 / 8)
+    assert len(polls) > 80
+
+
+def test_a_client_that_does_not_close_is_abandoned_and_counted():
+    clients, never, closed = Clients("", close_s=0.01), threading.Event(), []
+    clients.close("consumer", never.wait)
+    Clients("").close("producer", lambda: closed.append(True))
+    never.set()
+
+    assert clients.abandoned == {"consumer": 1}
+    assert closed == [True]
+
+
+def test_an_error_of_a_client_that_closes_is_raised():
+    clients = Clients("")
+    with pytest.raises(ZeroDivisionError):
+        clients.close("consumer", lambda: 1 / 0)
+
+    assert clients.abandoned == {}

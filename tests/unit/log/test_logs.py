@@ -1,6 +1,7 @@
 """All logs of a broker over several directories."""
 
 import errno
+import gc
 from functools import partial
 
 import pytest
@@ -322,6 +323,19 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(world, broker):
 
     assert [e.name for e in world.disk.list("/a") if e.is_dir] == ["t-0"]
     assert broker.lost == []
+
+
+def test_a_deleted_log_is_freed_without_a_garbage_collection(world, broker):
+    broker.create()
+    broker.append()
+    gc.collect()
+    gc.disable()
+    try:
+        broker.logs.delete(T0)
+        world.pass_time(61_000)
+        assert not [each for each in gc.get_objects() if isinstance(each, Log)]
+    finally:
+        gc.enable()
 
 
 def test_a_deletion_continues_after_a_restart(world, broker):

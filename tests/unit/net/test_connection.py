@@ -1,6 +1,8 @@
 """Responses are sent in request order, and reading stops while a client sends too much."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -570,3 +572,31 @@ def test_released_memory_is_no_longer_counted():
 
     peer.send("and so on")
     assert peer.received.endswith("and so on")
+
+
+class Call:
+    """A request that waits; it has its slot, and the slot calls it if the client disconnects."""
+
+    def __init__(self, connection):
+        self.slot = connection.later(self.abandoned)
+
+    def abandoned(self):
+        pass
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_request_that_has_waited_is_freed_without_a_garbage_collection(is_answered):
+    peer = Peer()
+    call = Call(peer.connection)
+    freed = weakref.ref(call)
+    if is_answered:
+        call.slot.fill([b"1"])
+    else:
+        peer.connection.connection_lost(None)
+
+    gc.disable()
+    try:
+        del call
+        assert freed() is None
+    finally:
+        gc.enable()

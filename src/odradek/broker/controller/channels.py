@@ -105,7 +105,9 @@ class ControllerChannels:
         """Close the way to a broker; what still waits in it is void."""
         channel = self._channels.pop(broker, None)
         if channel is not None and channel.task is not None:
-            channel.task.cancel()
+            # The error of a cancelled task refers to its frame, and so to the channel.
+            task, channel.task = channel.task, None
+            task.cancel()
 
     def close(self) -> None:
         """The term is over."""

@@ -87,6 +87,7 @@ from odradek.controller.events import (
 from odradek.controller.settling import Settling
 from odradek.coord import layout
 from odradek.coord import store as coord
+from odradek.coord.watches import Watch
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
@@ -213,7 +214,6 @@ class ControllerShell:
         self._rebalance: asyncio.TimerHandle | None = None
         self._changed_topics: dict[str, None] = {}
         self._unclean_allowed: dict[str | None, None] = {}
-        self._topic_watches: dict[str, coord.Watcher] = {}
 
     # --------------------------------------------------------------------- from outside
 
@@ -288,7 +288,6 @@ class ControllerShell:
 
     def session_opened(self) -> None:
         """There is a (new) session, and this broker is registered."""
-        self._topic_watches.clear()
         self.notice(Notice.CONTROLLER)
 
     async def ask(self, asked: Asked, kind: type[A]) -> A:
@@ -411,7 +410,7 @@ class ControllerShell:
             await self._settle(await self._read(notice, self._term_store))
 
     async def _read(self, notice: Notice, store: ControllerStore) -> Event:
-        watch = partial(self.notice, notice)
+        watch = Watch(self.notice, notice)
         event: Event
         match notice:
             case Notice.BROKERS:
@@ -444,8 +443,7 @@ class ControllerShell:
         return UncleanElectionsEnabled(topics)
 
     def _topic_watch(self, name: str) -> coord.Watcher:
-        # The same object each time: a watcher that is set twice is called once.
-        return self._topic_watches.setdefault(name, partial(self._topic_changed, name))
+        return Watch(self._topic_changed, name)
 
     def _topic_changed(self, name: str) -> None:
         self._changed_topics[name] = None
@@ -491,18 +489,18 @@ class ControllerShell:
         self._channels.begin(term.controller_epoch)
         await store.set_up_features()
         await self._remove_notices(store)
-        watch = partial(self.notice, Notice.BROKERS)
+        watch = Watch(self.notice, Notice.BROKERS)
         brokers = await store.brokers(watch, watch)
         await self._settle(BrokersLoaded(brokers, unregistered=store.unregistered))
-        names = await store.children(layout.TOPICS, partial(self.notice, Notice.TOPICS))
-        watch_deletions = partial(self.notice, Notice.DELETIONS)
+        names = await store.children(layout.TOPICS, Watch(self.notice, Notice.TOPICS))
+        watch_deletions = Watch(self.notice, Notice.DELETIONS)
         deletions = await store.children(layout.DELETE_TOPICS, watch_deletions)
         for chunk in slices(names, SLICE):
             for topics in _by_size(await store.topics(chunk, self._topic_watch)):
                 partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
                 await self._settle(TopicsLoaded(topics, await store.states(partitions)))
-        moves = await store.reassignments(partial(self.notice, Notice.REASSIGNMENTS))
-        elections = await store.elections(partial(self.notice, Notice.ELECTIONS))
+        moves = await store.reassignments(Watch(self.notice, Notice.REASSIGNMENTS))
+        elections = await store.elections(Watch(self.notice, Notice.ELECTIONS))
         await self._settle(LoadingFinished(deletions, moves, elections))
         self._has_loaded = True
         if self._options.rebalance_enabled:
@@ -531,7 +529,7 @@ class ControllerShell:
     async def _remove_notices(self, store: ControllerStore) -> None:
         """Notices meant for an earlier controller: what they were about is read anew now."""
         for path, watch in (
-            (layout.LOG_DIR_EVENTS, partial(self.notice, Notice.LOG_DIRS)),
+            (layout.LOG_DIR_EVENTS, Watch(self.notice, Notice.LOG_DIRS)),
             (layout.ISR_CHANGES, _ignore),
         ):
             names = await store.children(path, watch)
@@ -622,10 +620,7 @@ class ControllerShell:
                 default = self._options.unclean_allowed
                 return (UncleanAllowed(await store.allows_unclean(names, default=default)),)
             case RemoveTopics(names):
-                removed = await store.remove_topics(names)
-                for name in removed:
-                    self._topic_watches.pop(name, None)
-                return (TopicsRemoved(removed),)
+                return (TopicsRemoved(await store.remove_topics(names)),)
             case WriteAssignments(assignments):
                 return (AssignmentsWritten(await store.write_assignments(assignments)),)
             case RemoveDeletions() | RemoveReassignments() | RemoveElections():

@@ -46,6 +46,7 @@ from odradek.log.slices import ColdRead, LogSlice, OffsetOutOfRangeError
 from odradek.model.clock import Clock, Now, read_clocks
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.trampoline import Machine, Trampoline
+from odradek.model.weak import Weak
 from odradek.record.batch import (
     CONTROL_BIT,
     NO_SEQUENCE,
@@ -120,8 +121,10 @@ class CoordinatorLog(Generic[M]):
         self.machine = machine  # for queries; events by `handle`
         self.phase = _Phase.LOADING
         self._topic = topic
+        # Weak: the machine, with all its groups or transactions, is freed when the leader moves.
+        here = Weak(self)
         self._trampoline: Trampoline[Any, Any] = Trampoline(
-            machine, partial(topic.carry_out, self), topic.now
+            machine, lambda effect: topic.carry_out(here(), effect), topic.now
         )
 
     def __str__(self) -> str:

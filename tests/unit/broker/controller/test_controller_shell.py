@@ -1,9 +1,12 @@
 """The controller's shell against a store in memory and brokers that answer, in simulated time."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
+from odradek.broker.controller.channels import ControllerChannels
 from odradek.controller.answers import IsrChangesAnswer, ShutdownAnswer
 from odradek.controller.causes import Verdict
 from odradek.controller.events import ControlledShutdownRequested, IsrChange, IsrChangesRequested
@@ -11,6 +14,7 @@ from odradek.coord import layout
 from odradek.coord.layout_config import encode_config, topic_entity
 from odradek.coord.memory import RequestFate, RequestLoss
 from odradek.coord.store import SetData
+from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -457,5 +461,64 @@ def test_a_stopping_controller_does_not_wait_for_a_broker_that_does_not_respond(
 
         assert node.clock.monotonic_ms() - before_ms <= 2_000
         assert node.shell.term is None
+
+    play(story)
+
+
+def watchers_set(store, path):
+    """The watchers that are set on a node from now on."""
+    found, get = [], store.get
+
+    async def recorded(wanted, watch=None):
+        if wanted == path and watch is not None:
+            found.append(watch)
+        return await get(wanted, watch)
+
+    store.get = recorded
+    return found
+
+
+def test_the_node_of_a_broker_that_stays_has_one_watcher_however_often_others_register(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        found = watchers_set(node.store, layout.broker_path(1))
+        for id_ in (2, 3):
+            await cluster.add(id_)
+            await cluster.until(lambda known=id_: known in node.metadata.brokers)
+
+        assert len(found) >= 2
+        assert len(set(found)) == 1
+
+    play(story)
+
+
+class Port:
+    """The connection to a broker that does not answer."""
+
+    async def send(self, request):
+        await asyncio.sleep(3_600)
+
+
+def test_a_closed_channel_is_freed_without_a_garbage_collection(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        ports = []
+
+        def connect(broker):
+            port = Port()
+            ports.append(weakref.ref(port))
+            return port
+
+        channels = ControllerChannels(
+            broker_id=1, listener="PLAINTEXT", connect=connect, tasks=node.tasks
+        )
+        channels.add(Broker(id=2, end_points=()))
+        await asyncio.sleep(0.01)
+        gc.disable()
+        try:
+            channels.remove(2)
+            await cluster.until(lambda: ports[0]() is None)
+        finally:
+            gc.enable()
 
     play(story)

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import gc
 import itertools
+import weakref
 
 import pytest
 from tests.unit.broker.live import play
@@ -503,5 +505,23 @@ def test_after_a_length_that_nobody_can_trust_the_next_segment_is_replayed(caplo
         assert [key for key, *_ in await stage.taken()] == [b"a", b"d"]
         assert "at offset 1:" in caplog.text
         assert "the rest of its segment is skipped" in caplog.text
+
+    play(story)
+
+
+def test_the_machine_of_an_earlier_leader_epoch_is_freed_without_a_garbage_collection():
+    async def story(live):
+        await live.order("t", replicas=(LEADER,))
+        stage = Stage(live)
+        stage.lead()
+        freed = weakref.ref((await stage.led()).machine)
+        stage.loaded.clear()
+        gc.disable()
+        try:
+            await live.order("t", leader_epoch=1, partition_epoch=1, replicas=(LEADER,))
+            stage.unloaded.clear()
+            await live.until(lambda: freed() is None)
+        finally:
+            gc.enable()
 
     play(story)
