@@ -19,17 +19,20 @@ from odradek.local.supervisor import Supervisor
 FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("fake_broker.py")))
 
 
+def supervisor(tmp_path, said, **timeouts):
+    return Supervisor(
+        ClusterDirectory(tmp_path / "D"),
+        say=said.append,
+        program=FAKE,
+        **{"start_timeout_s": 20.0, "stop_timeout_s": 20.0, **timeouts},
+    )
+
+
 @pytest.fixture
 def cluster(tmp_path):
     """A supervisor of fake brokers, which are ended after the test."""
     said: list[str] = []
-    made = Supervisor(
-        ClusterDirectory(tmp_path / "D"),
-        say=said.append,
-        program=FAKE,
-        start_timeout_s=20.0,
-        stop_timeout_s=20.0,
-    )
+    made = supervisor(tmp_path, said)
     made.said = said
     yield made
     with contextlib.suppress(LocalError):
@@ -152,22 +155,23 @@ def test_a_broker_that_ends_at_start_is_reported_with_its_log_and_the_others_are
     assert pids(cluster) == [None, None]
 
 
-def test_a_broker_that_never_serves_is_reported(cluster):
-    cluster._start_timeout_s = 0.3
+def test_a_broker_that_never_serves_is_reported(cluster, tmp_path):
+    hasty = supervisor(tmp_path, [], start_timeout_s=0.3)
     with pytest.raises(LocalError, match=r"broker 0 did not serve within 0 s: see .*broker-0.log"):
-        cluster.up(UpOptions(properties={"fake.mute": "true"}))
+        hasty.up(UpOptions(properties={"fake.mute": "true"}))
 
     assert pids(cluster) == [None]
 
 
-def test_a_broker_that_does_not_stop_is_killed_by_down_and_reported(cluster):
+def test_a_broker_that_does_not_stop_is_killed_by_down_and_reported(cluster, tmp_path):
     cluster.up(UpOptions(properties={"fake.stubborn": "true"}))
-    cluster._stop_timeout_s = 0.1
+    said: list[str] = []
+    hasty = supervisor(tmp_path, said, stop_timeout_s=0.1)
     with pytest.raises(LocalError, match=r"did not stop.*odradek kill 0"):
-        cluster.stop(0)
-    cluster.down()
+        hasty.stop(0)
+    hasty.down()
 
-    assert cluster.said == ["broker 0 did not stop in 0 s: killed"]
+    assert said == ["broker 0 did not stop in 0 s: killed"]
     assert pids(cluster) == [None]
 
 

@@ -10,7 +10,6 @@ from odradek.broker.apis import fetch
 from odradek.broker.controller.election import ControllerTerm
 from odradek.broker.replication import fetching, isr_shell, replica_fetcher
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.replica_fetcher import ReplicaFetcher
 from odradek.coord import layout
 from odradek.coord.store import ANY_VERSION, Check
 from odradek.log.log import Log
@@ -28,22 +27,21 @@ def _leader_compares_by(monkeypatch, divergence):
 
 def _logs_are_compared_once_a_leader_epoch(monkeypatch):
     """As up to 2.6, where OffsetsForLeaderEpoch came before the first Fetch of a leader epoch."""
-    build, process = ReplicaFetcher._fetch_partition, ReplicaFetcher._process
+    build, follow = replica_fetcher.fetch_partition, Partition.follow
     agreed = set()
 
-    def fetch_partition(self, key, followed):
-        fetched = build(self, key, followed)
-        if followed in agreed:
+    def fetch_partition(index, followed, **limits):
+        fetched = build(index, followed, **limits)
+        if (followed.partition, followed.leader_epoch) in agreed:
             fetched.last_fetched_epoch = -1
         return fetched
 
-    def processed(self, key, followed, data):
-        process(self, key, followed, data)
-        if not data.error_code and data.diverging_epoch is None:
-            agreed.add(followed)
+    def appended(self, *records, **offsets):
+        agreed.add((self, self.leader_epoch))
+        return follow(self, *records, **offsets)
 
-    monkeypatch.setattr(ReplicaFetcher, "_fetch_partition", fetch_partition)
-    monkeypatch.setattr(ReplicaFetcher, "_process", processed)
+    monkeypatch.setattr(replica_fetcher, "fetch_partition", fetch_partition)
+    monkeypatch.setattr(Partition, "follow", appended)
 
 
 def truncation_to_the_high_watermark(monkeypatch):
@@ -101,23 +99,22 @@ def no_broker_epoch(monkeypatch):
 
 def no_broker_epoch_of_isr_members(monkeypatch):
     """Up to 3.9 with ZooKeeper: any registration of a broker may join the ISR (KIP-903)."""
-    judge = isr_changes._judge_isr
+    judge = isr_changes.judge_isr
 
     def lenient(context, broker, partition, change):
         return judge(context, broker, partition, type(change)(change.partition, change.wanted, {}))
 
-    monkeypatch.setattr(isr_changes, "_judge_isr", lenient)
+    monkeypatch.setattr(isr_changes, "judge_isr", lenient)
 
 
 def the_present_broker_epoch_of_a_follower(monkeypatch):
     """A repeated AlterPartition has a follower's present broker epoch, not that of its fetches."""
 
-    def epoch_of(self, change, member):
-        if member == self._broker_id:
-            return self._broker_epoch()
-        return change.partition.leader.followers[member].broker_epoch
+    def epoch_of(change, member, *, own_epoch):
+        follower = change.partition.leader.followers.get(member)
+        return own_epoch if follower is None else follower.broker_epoch
 
-    monkeypatch.setattr(isr_shell.IsrShell, "_epoch_of", epoch_of)
+    monkeypatch.setattr(isr_shell, "epoch_of", epoch_of)
 
 
 def no_controller_fencing(monkeypatch):
@@ -139,16 +136,7 @@ def high_watermark_by_the_stored_isr(monkeypatch):
 
 def high_watermark_below_min_isr(monkeypatch):
     """Up to 3.6: the HW advances although the ISR is below min.insync.replicas (KIP-966)."""
-    advance = LeaderReplica._advance
-
-    def move(self, now_ms):
-        is_under, self.is_under_min_isr = self.is_under_min_isr, False
-        try:
-            return advance(self, now_ms)
-        finally:
-            self.is_under_min_isr = is_under
-
-    monkeypatch.setattr(LeaderReplica, "_advance", move)
+    monkeypatch.setattr(LeaderReplica, "may_advance", True)
 
 
 def last_stable_offset_off_by_one(monkeypatch):

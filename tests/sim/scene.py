@@ -104,22 +104,22 @@ class Scene:
     def lose_power(self, broker):
         """Cut the power; everything that was not flushed is lost."""
         disk = broker.disk
-        usual, disk._rng = disk._rng, Unlucky()
+        usual, disk.rng = disk.rng, Unlucky()
         try:
             broker.lose_power()
         finally:
-            disk._rng = usual
+            disk.rng = usual
 
     def delay_store(self, broker, operation, delay_ms):
         """Delay the store's responses to an operation of a broker, and all later ones."""
         store = broker.store
-        usual = store._fate
+        usual = store.fate
 
         def fate(requested):
             drawn = usual(requested)
             return replace(drawn, answer_delay_ms=delay_ms) if requested == operation else drawn
 
-        store._fate = fate
+        store.fate = fate
 
     async def restart(self, broker):
         """Kill and start a broker; another becomes leader, and it rejoins the ISR."""

@@ -13,6 +13,7 @@ from tests.sim import historic_rules as rules
 from tests.sim.scene import LostError, is_committed, leo, must, play, until
 from tests.sim.stage import TOPIC, contents, held
 
+from odradek.broker.controller import store
 from odradek.broker.controller.store import ControllerStore
 from odradek.controller.context import ControllerContext
 from odradek.coord import layout, layout_odradek
@@ -145,12 +146,12 @@ def no_registrations_in_the_store(monkeypatch):
     async def unchanged(self, brokers):
         return tuple(brokers)
 
-    monkeypatch.setattr(ControllerStore, "_noted", unchanged)
+    monkeypatch.setattr(ControllerStore, "note_registrations", unchanged)
 
 
 def store_the_history_first(monkeypatch):
     """The history of ISRs is written before the state that it belongs to, not with it."""
-    make = ControllerStore._make_histories
+    make, write_history = ControllerStore.create_histories, store.write_history
 
     async def write(self, proposals):
         await make(self, proposals)
@@ -160,9 +161,8 @@ def store_the_history_first(monkeypatch):
         if batches:
             await self._multi_many(batches)
 
-    write_history = ControllerStore._write_history
-    monkeypatch.setattr(ControllerStore, "_make_histories", write)
-    monkeypatch.setattr(ControllerStore, "_write_history", staticmethod(lambda proposal: []))
+    monkeypatch.setattr(ControllerStore, "create_histories", write)
+    monkeypatch.setattr(store, "write_history", lambda proposal: [])
 
 
 STORIES = [

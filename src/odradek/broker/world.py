@@ -8,9 +8,11 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from odradek.broker.serving.quotas import NoQuotas, Quotas
+from odradek.broker.serving.session import AllowAll, Authorizer
 from odradek.coord.store import Store
 from odradek.log.disk import Disk
 from odradek.model.clock import Clock, MonotonicMs, WallMs
@@ -57,5 +59,9 @@ class World:
     worker: "Worker | None" = None
     # The connections for which there are file descriptors.
     connections_max: int = 2**31 - 1
+    # Who may do what, and who is throttled. What Kafka loads for `authorizer.class.name` and
+    # `client.quota.callback.class`.
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    quotas: Quotas = field(default_factory=NoQuotas)
     # The reason why an address cannot be listened on; None if it can.
     why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None

@@ -157,7 +157,7 @@ class MemoryStore:
         self.on_session_lost: Callable[[], None] | None = None
         self._tree = tree
         self._session_timeout_ms = session_timeout_ms
-        self._fate = fate
+        self.fate = fate  # of each request and event; it may be replaced at any time
         self._session = 0
         self._is_over = False  # as far as this side has been notified
         self._is_cut = False
@@ -252,12 +252,12 @@ class MemoryStore:
         """The tree has changed: send the events of this connection's watches."""
         fired = self._watches.fired_by(changes)
         if fired:
-            self._send(self._fate("watch"), lambda: _call_all(fired))
+            self._send(self.fate("watch"), lambda: _call_all(fired))
 
     def expired(self, session: int) -> None:
         """The tree has ended this session. The broker is notified when the event arrives."""
         if session == self._session:
-            self._send(self._fate("expiry"), self._lost)
+            self._send(self.fate("expiry"), self._lost)
 
     def _lost(self) -> None:
         self._is_over = True
@@ -296,7 +296,7 @@ class MemoryStore:
         Raises:
             ConnectionLostError: it was lost on the way.
         """
-        fate = self._fate(operation)
+        fate = self.fate(operation)
         if fate.request_delay_ms:
             await asyncio.sleep(fate.request_delay_ms / 1000)
         if self._is_cut or fate.loss is RequestLoss.BEFORE:

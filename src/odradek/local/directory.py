@@ -27,7 +27,7 @@ from odradek.model.errors import OdradekError
 
 FORMAT: Final = 1
 LOG_BYTES_MAX: Final = 64 << 20
-_LOCK_WAIT_S: Final = 10.0
+LOCK_WAIT_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.02
 
 
@@ -153,12 +153,12 @@ class ClusterDirectory:
             self.path / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
         )
         try:
-            deadline_s = time.monotonic() + _LOCK_WAIT_S
+            deadline_s = time.monotonic() + LOCK_WAIT_S
             while not _try_lock(descriptor):
                 if time.monotonic() >= deadline_s:
                     raise LocalError(
                         f"another odradek command has been changing {self.path} for "
-                        f"{_LOCK_WAIT_S:.0f} s: wait for it, or end it"
+                        f"{LOCK_WAIT_S:.0f} s: wait for it, or end it"
                     )
                 time.sleep(_LOOK_AGAIN_S)
             yield

@@ -209,8 +209,13 @@ class LeaderReplica:
         self.is_under_min_isr = len(self.isr.committed) < enough
         self._maximal = self.isr.maximal
 
+    @property
+    def may_advance(self) -> bool:
+        """Whether the high watermark may grow: not on too few replicas (KIP-966)."""
+        return not self.is_under_min_isr
+
     def _advance(self, monotonic_ms: MonotonicMs) -> int:
-        if self.is_under_min_isr:
+        if not self.may_advance:
             return self.high_watermark
         committed = self.leo
         for follower, progress in self.followers.items():

@@ -10,6 +10,8 @@ import random
 
 import odradek.sim.world.loop as sim
 from odradek.broker.server import Broker
+from odradek.broker.serving.quotas import NoQuotas
+from odradek.broker.serving.session import AllowAll
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.coord.memory import MemoryStore, MemoryTree
@@ -205,13 +207,47 @@ class Peer:
             asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
 
 
+class ReadClock(SimulatedClock):
+    """The broker's clocks. They can advance when they are read, so that work is measured."""
+
+    ms_per_reading = 0
+    read_ms = 0
+
+    def monotonic_ms(self):
+        self.read_ms += self.ms_per_reading
+        return super().monotonic_ms() + int(self.read_ms)
+
+
+class Chosen:
+    """An authorizer, or quotas, that a test replaces while the broker runs."""
+
+    def __init__(self, chosen) -> None:
+        self.chosen = chosen
+
+    def __getattr__(self, name):
+        return getattr(self.chosen, name)
+
+
+class WatchedBroker(Broker):
+    """A broker whose failed tasks a test gets to see."""
+
+    def __init__(self, *arguments, failures, **more) -> None:
+        self._failures = failures
+        super().__init__(*arguments, **more)
+
+    def task_failed(self, name, error):
+        self._failures.append((name, error))
+        super().task_failed(name, error)
+
+
 class Live:
     """A broker with its world."""
 
     def __init__(self, properties) -> None:
         loop = self.loop = asyncio.get_running_loop()
         self.properties = {**PROPERTIES, **properties}
-        self.clock = SimulatedClock(loop.time, started_ms=777_000)
+        self.clock = ReadClock(loop.time, started_ms=777_000)
+        self.authorizer, self.quotas = Chosen(AllowAll()), Chosen(NoQuotas())
         self.random = random.Random(1)
         self.disk = SimulatedDisk(self.random, loop.call_later, wall_ms=self.clock.wall_ms)
         self.tree = MemoryTree(self.clock.wall_ms)
@@ -231,16 +267,11 @@ class Live:
             disk=self.disk,
             store=self.store,
             network=self.network,
+            authorizer=self.authorizer,
+            quotas=self.quotas,
         )
         config = BrokerConfig({**self.properties, **dotted(properties)}, host_name="b0")
-        broker = Broker(config, world, on_fatal=self.fatal.append)
-
-        def report(name, error):
-            self.failures.append((name, error))
-            broker._task_failed(name, error)
-
-        broker.tasks._report = report
-        return broker
+        return WatchedBroker(config, world, on_fatal=self.fatal.append, failures=self.failures)
 
     async def start(self) -> None:
         await self.broker.start()
@@ -307,7 +338,7 @@ class Live:
     ):
         """Send LeaderAndIsr as the controller of a larger cluster. Returns errors by partition."""
         # The controller in this process does not have the topic: UNKNOWN_TOPIC_ID is ignored.
-        self.broker.isr_changes._topic_deleted = lambda _: None
+        self.broker.replicas.topic_deleted = lambda _: None
         topic_id = topic_id or name.encode().ljust(16, b".")[:16]
         isr = replicas if isr is None else isr
         orders = self.broker.controller_requests

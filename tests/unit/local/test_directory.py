@@ -65,7 +65,7 @@ def test_a_damaged_file_is_named(tmp_path, text):
 
 
 def test_the_lock_is_exclusive(tmp_path, monkeypatch):
-    monkeypatch.setattr(directory_module, "_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(directory_module, "LOCK_WAIT_S", 0.05)
     directory = ClusterDirectory(tmp_path)
     other = ClusterDirectory(tmp_path)
     with directory.locked(), pytest.raises(LocalError, match="another odradek command"):

@@ -19,7 +19,7 @@ def every_power_loss(world, scenario, check, *, clean, seeds=30, **checkpointed)
     for seed in range(seeds):
         stage = type(world)()
         stage.disk.flush_now(["/"])
-        stage.disk._rng = random.Random(seed)
+        stage.disk.rng = random.Random(seed)
         checkpointed |= scenario(stage) or {}
         stage.disk.crash(Crash.POWER)
         stage._calls.clear()

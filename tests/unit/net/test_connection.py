@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
@@ -73,14 +74,16 @@ def frame(text):
 
 
 class Peer:
-    def __init__(self, *, in_flight_max=5, frame_bytes_max=1 << 20):
-        self.handler, self.transport, self.soon = Handler(), FakeTransport(), []
+    def __init__(
+        self, *, in_flight_max=5, frame_bytes_max=1 << 20, handler=None, monotonic_ms=lambda: 0
+    ):
+        self.handler, self.transport, self.soon = handler or Handler(), FakeTransport(), []
         self.connection = Connection(
             self.handler,
             listener="PLAINTEXT",
             frame_bytes_max=frame_bytes_max,
             in_flight_max=in_flight_max,
-            monotonic_ms=lambda: 0,
+            monotonic_ms=monotonic_ms,
             soon=self.soon.append,
         )
         self.connection.connection_made(self.transport)
@@ -449,9 +452,7 @@ def test_no_request_of_a_closed_connection_is_handled():
 
 
 def test_many_received_frames_are_handled_in_slices():
-    peer = Peer()
-    clock = iter(range(0, 1000, 3))
-    peer.connection._monotonic_ms = lambda: next(clock)
+    peer = Peer(monotonic_ms=partial(next, iter(range(0, 1000, 3))))
     peer.send_bytes(b"".join(map(frame, "abcdefg")))
     assert peer.handler.frames == ["a", "b", "c"]
     assert not peer.transport.reading
@@ -486,8 +487,7 @@ class PutsBack(Handler):
 
 
 def test_a_request_that_is_put_back_is_handled_after_the_earlier_responses():
-    peer = Peer()
-    peer.connection._handler = peer.handler = PutsBack()
+    peer = Peer(handler=PutsBack())
     peer.send("later1", "later2", "first", "behind")
     assert peer.handler.frames == ["later1", "later2"]
 
@@ -509,8 +509,7 @@ def test_the_frame_of_a_request_that_holds_its_connection_is_not_overwritten():
             else:
                 super().frame(connection, frame)
 
-    peer = Peer()
-    peer.connection._handler = peer.handler = Holds()
+    peer = Peer(handler=Holds())
     peer.send("held", "behind")
     assert not peer.transport.reading, "its memory is not reused"
     assert bytes(kept[0]) == b"held"

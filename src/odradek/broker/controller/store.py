@@ -70,6 +70,14 @@ def slices(items: Iterable[T], size: int) -> Iterable[tuple[T, ...]]:
         yield chunk
 
 
+def write_history(proposal: Proposal) -> list[Operation]:
+    """The ISR history that belongs to a state, written in its transaction."""
+    if proposal.history is None:
+        return []
+    data = layout_odradek.encode_isr_history(proposal.history)
+    return [SetData(layout_odradek.isr_history_path(proposal.partition), data)]
+
+
 class ControllerStore:
     """The store, for one term."""
 
@@ -104,9 +112,9 @@ class ControllerStore:
                 self._skip(str(error))
         paths = [layout_odradek.broker_logs_path(broker.id) for broker in found]
         notes = await self._store.get_many(paths)
-        return await self._noted(list(map(self._with_note, found, notes)))
+        return await self.note_registrations(list(map(self._with_note, found, notes)))
 
-    async def _noted(self, brokers: Sequence[Broker]) -> tuple[Broker, ...]:
+    async def note_registrations(self, brokers: Sequence[Broker]) -> tuple[Broker, ...]:
         """Note in the store which registrations this controller read, before it decides by them.
 
         1. Broker 2 of ISR {1,2} restarts. 2. The controller, which has not read that yet, writes an
@@ -271,7 +279,7 @@ class ControllerStore:
                     self._skip(str(error))
         return states
 
-    async def _make_histories(self, proposals: Sequence[Proposal]) -> None:
+    async def create_histories(self, proposals: Sequence[Proposal]) -> None:
         """Create missing nodes of ISR histories, so that each can be written with its state.
 
         A history that is created here is void until its state is stored; an existing one holds
@@ -354,7 +362,7 @@ class ControllerStore:
         """Write what is proposed; each succeeds or conflicts on its own."""
         outcomes: list[Outcome] = []
         for chunk in slices(proposals, STEP):
-            await self._make_histories(chunk)
+            await self.create_histories(chunk)
             outcomes += await self._store_step(chunk)
         return outcomes
 
@@ -380,7 +388,7 @@ class ControllerStore:
             layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._term.controller_epoch)
         )
         version = proposal.proposed.partition_epoch
-        history = self._write_history(proposal)
+        history = write_history(proposal)
         if version != NO_VERSION:
             return [self._term.token, *history, SetData(path, data, version)]
         create: list[Operation] = [
@@ -392,14 +400,6 @@ class ControllerStore:
         if proposal.partition.partition == 0:  # as a rule the topic's first: see _refused
             create.insert(1, Create(layout.topic_partitions_path(proposal.partition.topic)))
         return create
-
-    @staticmethod
-    def _write_history(proposal: Proposal) -> list[Operation]:
-        """The ISR history that belongs to a state, written in its transaction."""
-        if proposal.history is None:
-            return []
-        data = layout_odradek.encode_isr_history(proposal.history)
-        return [SetData(layout_odradek.isr_history_path(proposal.partition), data)]
 
     async def _refused(self, proposal: Proposal, error: MultiError) -> Outcome:
         """Find out why, and write what can be written all the same."""
@@ -417,7 +417,7 @@ class ControllerStore:
             operations = [
                 self._term.token,
                 *missing,
-                *self._write_history(proposal),
+                *write_history(proposal),
                 Create(path, self._state_data(proposal)),
             ]
             (result,) = await self._multi_many([operations])

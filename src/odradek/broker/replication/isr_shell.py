@@ -59,6 +59,11 @@ class _Asked(NamedTuple):
     broker_epochs: dict[int, int]
 
 
+def epoch_of(change: _Asked, member: int, *, own_epoch: int) -> int:
+    """The broker epoch that is sent for a member; `own_epoch` is the leader's."""
+    return change.broker_epochs.get(member, own_epoch)
+
+
 class IsrShell:
     """All ISR changes that the leaders of one broker propose."""
 
@@ -160,7 +165,10 @@ class IsrShell:
                     partition_index=index,
                     leader_epoch=change.leader_epoch,
                     new_isr_with_epochs=[
-                        BrokerState(broker_id=member, broker_epoch=self._epoch_of(change, member))
+                        BrokerState(
+                            broker_id=member,
+                            broker_epoch=epoch_of(change, member, own_epoch=self._broker_epoch()),
+                        )
                         for member in change.isr
                     ],
                     leader_recovery_state=RECOVERED,
@@ -172,9 +180,6 @@ class IsrShell:
             broker_epoch=self._broker_epoch(),
             topics=list(topics.values()),
         )
-
-    def _epoch_of(self, change: _Asked, member: int) -> int:
-        return change.broker_epochs.get(member, self._broker_epoch())  # the leader's own epoch
 
     def _settle(self, change: _Asked, answer: AlteredPartition) -> bool:
         """Whether this change is complete: stored, refused or out of date."""

@@ -91,6 +91,20 @@ class _Followed:
         self.pause_ms = _FIRST_PAUSE_MS  # after the next error
 
 
+def fetch_partition(index: int, followed: _Followed, *, bytes_max: int) -> FetchPartition:
+    """The request for what a partition's leader has after this replica's log end."""
+    log_ = followed.partition.log
+    assert log_ is not None
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=followed.leader_epoch,
+        fetch_offset=log_.leo,
+        last_fetched_epoch=log_.epochs.latest_epoch,
+        log_start_offset=log_.log_start_offset,
+        partition_max_bytes=bytes_max,
+    )
+
+
 class ReplicaFetcher:
     """Fetches all partitions that one other broker leads (Kafka's `ReplicaFetcherThread`)."""
 
@@ -273,7 +287,10 @@ class ReplicaFetcher:
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic_id=key[0])
-            topic.partitions.append(self._fetch_partition(key, followed))
+            followed.is_asked = True
+            topic.partitions.append(
+                fetch_partition(key[1], followed, bytes_max=options.partition_bytes_max)
+            )
         removed: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._to_remove:
             entry = removed.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
@@ -291,19 +308,6 @@ class ReplicaFetcher:
             session_epoch=self._session_epoch,
             topics=list(topics.values()),
             forgotten_topics_data=list(removed.values()),
-        )
-
-    def _fetch_partition(self, key: Key, followed: _Followed) -> FetchPartition:
-        partition = followed.partition
-        assert partition.log is not None
-        followed.is_asked = True
-        return FetchPartition(
-            partition=key[1],
-            current_leader_epoch=followed.leader_epoch,
-            fetch_offset=partition.log.leo,
-            last_fetched_epoch=partition.log.epochs.latest_epoch,
-            log_start_offset=partition.log.log_start_offset,
-            partition_max_bytes=self._options.partition_bytes_max,
         )
 
     # -------------------------------------------------------------------------- answers

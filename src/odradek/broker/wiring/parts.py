@@ -51,9 +51,7 @@ from odradek.broker.replication.replica_fetcher import FetchOptions, ReplicaFetc
 from odradek.broker.replication.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import Purgatory
-from odradek.broker.serving.quotas import NoQuotas
 from odradek.broker.serving.request_loop import RequestLoop
-from odradek.broker.serving.session import AllowAll
 from odradek.broker.serving.tasks import Tasks
 from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.settings import TopicSettingsBook
@@ -128,10 +126,9 @@ class BrokerParts:
 
     def _make_base(self) -> None:
         world, config, clock = self._world, self.config, self._world.clock
-        self.tasks = Tasks(world.loop, self._task_failed)
+        self.tasks = Tasks(world.loop, self.task_failed)
         self.metrics = BrokerMetrics({int(key): api.name for key, api in APIS.items()})
         self.incidents = Incidents(clock.wall_ms)
-        self._quotas = NoQuotas()
         self.turns = Turns(world.loop, clock.monotonic_ms)
         self.purgatory = Purgatory(world.loop, clock.monotonic_ms)
         self.metadata = MetadataCache(
@@ -304,7 +301,7 @@ class BrokerParts:
                 broker_id=config.broker_id,
                 cache=self.metadata,
                 peers=self.marker_peers,
-                own=self.txn_markers.write,
+                own=lambda request: self.txn_markers.write(request),
                 written=lambda *what: self.transactions.markers_written(*what),
                 deleted_among=DeletedPartitions(world.store, self.metadata, world.clock).among,
                 tasks=self.tasks,
@@ -364,7 +361,7 @@ class BrokerParts:
             tasks=self.tasks,
             stored=self.replicas.isr_stored,
             changed=self.metrics.isr_changed,
-            topic_deleted=self.replicas.topic_deleted,
+            topic_deleted=lambda partition: self.replicas.topic_deleted(partition),
         )
         options = FetchOptions(
             max_wait_ms=config.replica_fetch_wait_max_ms,
@@ -397,7 +394,7 @@ class BrokerParts:
             self.replicas,
             self.purgatory,
             clock=world.clock,
-            quotas=self._quotas,
+            quotas=world.quotas,
             metrics=self.metrics,
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
             worker=world.worker or LoopWorker(world.loop),
@@ -417,7 +414,7 @@ class BrokerParts:
         self.fetch = FetchApi(
             self.replicas,
             self.purgatory,
-            quotas=self._quotas,
+            quotas=world.quotas,
             metrics=self.metrics,
             randomness=world.random,
             monotonic_ms=world.clock.monotonic_ms,
@@ -434,8 +431,8 @@ class BrokerParts:
         world, config = self._world, self.config
         self.requests = RequestLoop(
             routes(self),
-            authorizer=AllowAll(),
-            quotas=self._quotas,
+            authorizer=world.authorizer,
+            quotas=world.quotas,
             metrics=self.metrics.requests,
             tasks=self.tasks,
             turns=self.turns,
@@ -590,7 +587,8 @@ class BrokerParts:
         self.metrics.topic_deleted(topic)
         self.tasks.start(self.groups.topics_deleted([topic]), f"drop offsets of {topic}")
 
-    def _task_failed(self, name: str, error: BaseException) -> None:
+    def task_failed(self, name: str, error: BaseException) -> None:
+        """Log the error of a background task; the broker stops if it cannot run without it."""
         log.error("%s failed", name, exc_info=error)
         if name in ("controller", "registration"):
             self._on_fatal(f"{name} failed: {error!r}")

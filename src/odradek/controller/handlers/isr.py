@@ -61,7 +61,7 @@ def judge(
     if error is ErrorCode.NONE and _is_same(stored, wanted):
         return stored  # its answer was lost, and it asks again: whatever version it knows
     if error is ErrorCode.NONE:
-        error = _judge_isr(context, broker, partition, change)
+        error = judge_isr(context, broker, partition, change)
     return (partition, wanted) if error is ErrorCode.NONE else error
 
 
@@ -73,9 +73,10 @@ def _judge_epochs(stored: LeaderAndIsr, wanted: LeaderAndIsr) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _judge_isr(
+def judge_isr(
     context: ControllerContext, broker: int, partition: Partition, change: IsrChange
 ) -> ErrorCode:
+    """The error for an ISR that the leader `broker` asks for in its present leader epoch."""
     stored, wanted = partition.leader_and_isr, change.wanted
     assert stored is not None, partition.name
     if wanted.partition_epoch != stored.partition_epoch:

@@ -424,7 +424,7 @@ class Simulation:
                 self._workload.happened[what] += 1
         error = record.exc_info[1] if record.exc_info else None
         # Disk errors are expected; but each must be handled where it occurs.
-        is_expected = isinstance(error, StorageError) and record.funcName != "_task_failed"
+        is_expected = isinstance(error, StorageError) and record.funcName != "task_failed"
         if error is not None and not is_expected:
             self.violated(f"logged: {text}: {error!r}")
 

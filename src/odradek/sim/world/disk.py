@@ -285,7 +285,7 @@ class SimulatedDisk:
         self.slowest_ms = slowest_ms
         self.cold_share = cold_share
         self.capacity_bytes = capacity_bytes
-        self._rng = rng
+        self.rng = rng
         self._call_later = call_later
         self._crash_at: int | None = None
         self._root = _Directory()
@@ -301,7 +301,7 @@ class SimulatedDisk:
         self._locked.clear()
         self._found.clear()
         if mode is Crash.POWER:
-            self._root.lose_power(self._rng)
+            self._root.lose_power(self.rng)
 
     def crash_after(self, operations: int) -> None:
         """Raise `SimulatedCrash` within the n-th change from now."""
@@ -502,11 +502,11 @@ class SimulatedDisk:
             if crashes == self.crashes:
                 finish()
 
-        self._call_later(self._rng.uniform(0, self.slowest_ms) / 1000, run)
+        self._call_later(self.rng.uniform(0, self.slowest_ms) / 1000, run)
 
     def is_cold(self) -> bool:
         """Whether the next read misses the page cache."""
-        return self.cold_share > 0 and self._rng.random() < self.cold_share
+        return self.cold_share > 0 and self.rng.random() < self.cold_share
 
     def strike(self, operation: str, path: str) -> None:
         """Raise the error of a matching fault, if there is one."""
@@ -523,7 +523,7 @@ class SimulatedDisk:
         """How many bytes of a write are written."""
         self.operations += 1
         if self._crash_at is not None and self.operations > self._crash_at:
-            return self._rng.choice((0, self._rng.randint(0, len(data)), len(data)))
+            return self.rng.choice((0, self.rng.randint(0, len(data)), len(data)))
         growth = position + len(data) - len(content.data)
         if growth > 0 and self.capacity_bytes < UNLIMITED:
             left = self.capacity_bytes - _used(self._root)

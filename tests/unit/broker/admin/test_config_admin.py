@@ -17,6 +17,8 @@ from odradek.coord.layout_config import (
     encode_config_change,
     topic_entity,
 )
+from odradek.coord.memory import RequestFate
+from odradek.coord.store import SetData
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages import alter_configs as replacing
@@ -265,17 +267,16 @@ def test_a_change_is_checked_again_if_the_node_was_written_meanwhile(play):
         node = await start(cluster)
         path = topic_entity("t").path
         other = encode_config({"segment.bytes": "100"})
-        read = node.configs._read
-        times = []
+        writes = []
 
-        async def read_late(entity):
-            result = await read(entity)
-            if not times:
-                times.append(entity)
-                await cluster.store.set_data(path, other)
-            return result
+        def fate(operation):
+            if operation.startswith("multi"):
+                writes.append(operation)
+                if len(writes) == 1:
+                    cluster.tree.write(lambda draft: draft.single(SetData(path, other), session=0))
+            return RequestFate()
 
-        node.configs._read = read_late
+        node.store.fate = fate
         assert (await alter(node, TOPIC, "t", (SET, "retention.ms", "5")))[0] == "NONE"
         assert await stored(cluster, topic_entity("t")) == {
             "segment.bytes": "100",

@@ -40,7 +40,7 @@ async def prepared(live, *acls) -> Only:
     for _ in range(3):
         live.append(b"a")
     await asyncio.sleep(1)
-    authorizer = live.broker.requests._authorizer = Only(*acls)
+    authorizer = live.authorizer.chosen = Only(*acls)
     return authorizer
 
 
@@ -135,7 +135,7 @@ def test_what_needs_no_right_asks_for_none(example):
 def test_who_may_not_describe_a_topic_cannot_tell_it_from_one_that_is_not_there():
     async def story(live):
         topic_id = (await live.topic("t")).topic_id
-        live.broker.requests._authorizer = Only()
+        live.authorizer.chosen = Only()
         peer = live.peer()
         states = [DeleteTopicState(name=None, topic_id=id_) for id_ in (topic_id, b"?" * 16)]
         request = DeleteTopicsRequest(topics=states, timeout_ms=100)
@@ -153,7 +153,7 @@ def test_who_may_not_describe_a_topic_cannot_tell_it_from_one_that_is_not_there(
 def test_with_describe_and_without_delete_the_error_is_topic_authorization_failed():
     async def story(live):
         topic_id = (await live.topic("t")).topic_id
-        live.broker.requests._authorizer = Only((AclOperation.DESCRIBE, ResourceType.TOPIC, "t"))
+        live.authorizer.chosen = Only((AclOperation.DESCRIBE, ResourceType.TOPIC, "t"))
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
         )
@@ -168,7 +168,7 @@ def test_with_describe_and_without_delete_the_error_is_topic_authorization_faile
 def test_a_created_topics_options_need_describe_configs():
     async def story(live):
         create = (AclOperation.CREATE, ResourceType.TOPIC, "new")
-        live.broker.requests._authorizer = Only(create)
+        live.authorizer.chosen = Only(create)
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
         (answer,) = (await live.peer().ask(CreateTopicsRequest(topics=[topic]))).topics
 
@@ -194,7 +194,7 @@ def test_cluster_operations_are_answered_if_asked_for_and_with_describe(version)
             ((describe, alter), 1 << AclOperation.DESCRIBE | 1 << AclOperation.ALTER),
             ((alter,), 0),
         ):
-            live.broker.requests._authorizer = Only(*acls)
+            live.authorizer.chosen = Only(*acls)
             peer = live.peer()
             answer = await peer.ask(request, version)
             assert answer.cluster_authorized_operations == bits

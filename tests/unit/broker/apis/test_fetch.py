@@ -406,7 +406,7 @@ def test_what_may_not_be_read_fails_alone_and_does_not_show_whether_it_exists():
         await live.topic("t")
         await live.topic("secret")
         live.append(b"a")
-        live.broker.requests._authorizer = Denying(
+        live.authorizer.chosen = Denying(
             (AclOperation.READ, ResourceType.TOPIC, "secret"),
             (AclOperation.READ, ResourceType.TOPIC, "absent"),
         )
@@ -426,7 +426,7 @@ def test_only_clients_with_cluster_action_fetch_as_followers(version):
     async def story(live):
         await live.order()
         live.append(b"uncommitted")
-        live.broker.requests._authorizer = Denying(
+        live.authorizer.chosen = Denying(
             (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
         )
         if version == BY_NAME:
@@ -774,7 +774,7 @@ def test_broker_0_is_not_served_as_a_consumer_is():
         await followed(live, 2, 1)
         assert part_of(await soon(answer)).high_watermark == 1, "answered at once"
         may_act = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
-        live.broker.requests._authorizer = Denying(allowed=may_act)
+        live.authorizer.chosen = Denying(allowed=may_act)
         part = part_of(await followed(live, 0, 0))
         assert values(part.records) == [b"a"], "it needs no right to each topic"
         await live.order("v", leader=1, replicas=(1, 2))

@@ -525,7 +525,7 @@ def test_a_topic_that_may_not_be_written_fails_alone():
     async def story(live):
         await live.topic("t")
         await live.topic("secret")
-        live.broker.requests._authorizer = Denying(
+        live.authorizer.chosen = Denying(
             (AclOperation.WRITE, ResourceType.TOPIC, "secret"),
             (AclOperation.WRITE, ResourceType.TOPIC, "absent"),
         )
@@ -552,9 +552,7 @@ def test_a_topic_that_may_not_be_written_fails_alone():
 def test_a_transactional_id_that_may_not_be_used_fails_the_whole_request():
     async def story(live):
         await live.topic("t")
-        live.broker.requests._authorizer = Denying(
-            (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "x")
-        )
+        live.authorizer.chosen = Denying((AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "x"))
         batch = live.batch(
             b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
         )

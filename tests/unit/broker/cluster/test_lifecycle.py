@@ -230,7 +230,7 @@ def test_a_registration_whose_answer_was_lost(loss):
         await live.broker.stop()
         live.broker = live.make()
         lost = iter([loss])
-        live.store._fate = lambda operation: (
+        live.store.fate = lambda operation: (
             RequestFate(loss=next(lost, RequestLoss.NONE))
             if operation.startswith("multi")
             else RequestFate()
@@ -260,9 +260,9 @@ def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune
             live.tree.expire(store.session_id)
             return RequestFate()
 
-        store._fate = fate
+        store.fate = fate
         await live.start()
-        store._fate = lambda _operation: RequestFate()
+        store.fate = lambda _operation: RequestFate()
         store.restore()
         return next(left, -1) == -1
 
@@ -288,7 +288,7 @@ def test_a_store_that_stays_away_during_the_start_is_named():
     async def story(live):
         await live.broker.stop()
         live.broker = live.make()
-        live.store._fate = lambda operation: RequestFate(
+        live.store.fate = lambda operation: RequestFate(
             loss=RequestLoss.BEFORE if operation.startswith("create") else RequestLoss.NONE
         )
         with pytest.raises(StartupError, match="coordination store: create"):
@@ -339,7 +339,7 @@ def test_the_notice_of_a_lost_directory_is_given_whatever_the_connection_does(lo
                 return RequestFate(loss=loss)
             return RequestFate()
 
-        live.store._fate = once
+        live.store.fate = once
         await live.broker.lifecycle.tell_log_dir_failed(0)
         assert lost
         names = await live.store.children(layout.LOG_DIR_EVENTS)

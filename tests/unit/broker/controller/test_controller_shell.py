@@ -70,9 +70,17 @@ def test_a_topics_name_is_found_by_its_id_only_when_everything_is_loaded(play):
             assert node.shell.topic_name(topic_id, announced) == "t"
         assert node.shell.topic_name(b"?" * 16, "t") is None
 
-        node.shell._has_loaded = False  # a term that has just begun
+        first_term = node.shell.term
+        node.store.fate = lambda _operation: RequestFate(answer_delay_ms=100)
+        cluster.tree.expire(node.store.session_id)
+        await cluster.until(lambda: not node.store.session_id)
+        await node.register()
+        node.shell.session_opened()
+        await cluster.until(lambda: node.shell.term not in {None, first_term})
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             node.shell.topic_name(topic_id, "t")
+        await cluster.until(lambda: node.shell.topics == ["t"])
+        assert node.shell.topic_name(topic_id, "t") == "t"
 
     play(story)
 

@@ -62,8 +62,7 @@ class Stage:
             purgatory=broker.purgatory,
             clock=live.clock,
             tasks=broker.tasks,
-            partition_count=lambda: 1,
-            **{"make": Recorder, **options},
+            **{"make": Recorder, "partition_count": lambda: 1, **options},
         )
         self.topic.loaded = self.loaded.append
         self.topic.unloaded = self.unloaded.append
@@ -151,8 +150,7 @@ def test_while_it_loads_it_says_so_and_before_and_after_that_another_coordinates
 
 def test_a_topic_that_is_not_known_has_no_coordinator_here():
     async def story(live):
-        stage = Stage(live)
-        stage.topic._partition_count = lambda: 0
+        stage = Stage(live, partition_count=lambda: 0)
 
         assert stage.topic.find("g") is ErrorCode.NOT_COORDINATOR
 

@@ -565,7 +565,7 @@ def test_what_was_decided_is_carried_out_by_the_next_coordinator():
         async def lost(request):
             await asyncio.Event().wait()
 
-        live.broker.transactions.markers._own = lost
+        live.broker.txn_markers.write = lost
         assert await client.end() is ErrorCode.NONE
         await asyncio.sleep(1)
         assert live.log().last_stable_offset == 0
@@ -637,14 +637,13 @@ def test_in_version_2_the_next_transaction_waits_for_the_end_of_the_last():
     async def story(live):
         client = await begun(live)
         assert await client.write(b"a", version=V2_PRODUCE) == 0
-        markers = live.broker.transactions.markers
-        own, may_write = markers._own, asyncio.Event()
+        own, may_write = live.broker.txn_markers.write, asyncio.Event()
 
         async def later(request):
             await may_write.wait()
             return await own(request)
 
-        markers._own = later
+        live.broker.txn_markers.write = later
         assert await client.end(version=5) is ErrorCode.NONE
         assert await client.write(b"b", version=V2_PRODUCE) is ErrorCode.CONCURRENT_TRANSACTIONS
         client.sequences.clear()

@@ -192,8 +192,9 @@ def test_a_smaller_isr_is_counted_as_such():
         refused(ErrorCode.NOT_CONTROLLER),
         refused(ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
-    ids=str,
-)
+    ids=["no answer", "not the controller", "error NOT_CONTROLLER", "error STALE_BROKER_EPOCH",
+         "no partition", "partition NOT_CONTROLLER", "partition UNKNOWN_SERVER_ERROR"],
+)  # fmt: skip
 def test_without_an_answer_it_is_asked_again(lost):
     async def story(stage):
         stage.link.script = [lost, lost]

@@ -40,10 +40,8 @@ async def strict(live, *throttle_ms) -> Strict:
     await live.topic("t", 2)
     await live.topic("other")
     live.append(b"a")
-    quotas = Strict(*throttle_ms)
-    for part in (live.broker.requests, live.broker.produce, live.broker.fetch):
-        part._quotas = quotas
-    return quotas
+    live.quotas.chosen = Strict(*throttle_ms)
+    return live.quotas.chosen
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
@@ -111,8 +109,7 @@ def test_acks_0_is_counted_and_mutes_as_well():
 def test_what_was_sent_before_is_answered_although_the_channel_is_muted():
     async def story(live):
         await live.order()
-        quotas = Strict(0, THROTTLE_MS, 0)
-        live.broker.produce._quotas = quotas
+        live.quotas.chosen = Strict(0, THROTTLE_MS, 0)
         peer = live.peer()
         waiting = peer.send(produce(live.batch(b"a"), acks=-1, timeout_ms=100))
         at_once = peer.send(produce(live.batch(b"b"), acks=1))
@@ -128,7 +125,7 @@ def test_what_was_sent_before_is_answered_although_the_channel_is_muted():
 def test_a_shorter_wait_does_not_end_a_longer_one():
     async def story(live):
         await live.order()
-        live.broker.produce._quotas = Strict(THROTTLE_MS, 100, 0)
+        live.quotas.chosen = Strict(THROTTLE_MS, 100, 0)
         peer = live.peer()
         # Both wait at the same time, so both are answered before the connection is muted.
         answers = [peer.send(produce(live.batch(b"a"), acks=-1, timeout_ms=50)) for _ in range(2)]

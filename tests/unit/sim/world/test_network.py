@@ -39,12 +39,12 @@ class Stage:
         self.accepted = []
 
     async def connect(self):
-        await self.host.listen(self._accept, "", PORT)
+        await self.host.listen(self.accept, "", PORT)
         near = await self.client.create_task(self._connect())
         await asyncio.sleep(0)
         return near, self.accepted[-1] if self.accepted else None
 
-    def _accept(self):
+    def accept(self):
         self.accepted.append(Peer())
         return self.accepted[-1]
 
@@ -187,7 +187,7 @@ def test_a_buffer_that_is_too_small_is_filled_again_and_again():
 
     async def story(stage):
         small = Small()
-        stage._accept = lambda: stage.accepted.append(small) or small
+        stage.accept = lambda: stage.accepted.append(small) or small
         near, _ = await stage.connect()
         near.transport.write(b"ten bytes.")
         await asyncio.sleep(1)
