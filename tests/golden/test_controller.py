@@ -32,7 +32,7 @@ import os
 import pathlib
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -52,6 +52,7 @@ from odradek.controller.effects import (
     Disconnect,
     Effect,
     PartitionUpdate,
+    Proceed,
     ReadTopics,
     Record,
     RemoveDeletions,
@@ -94,11 +95,11 @@ from odradek.controller.events import (
     UncleanElectionsEnabled,
 )
 from odradek.controller.proposals import Accepted, Conflicting, StoredState
-from odradek.controller.settling import Settling
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
 from odradek.model.plain import from_plain, to_plain
+from odradek.model.trampoline import Trampoline
 
 SCENARIOS = sorted((pathlib.Path(__file__).parent / "controller").glob("*.txt"))
 
@@ -111,7 +112,8 @@ class Stage:
         self.brokers: tuple[Broker, ...] = ()
         self.topics: dict[str, TopicSeen] = {}
         self.states: dict[TopicPartition, StoredState] = {}
-        self.settling: Settling | None = None
+        self.trampoline = Trampoline(self.controller.handle)
+        self.effects: Iterator[Effect | None] = iter(())  # that are left
         self.waiting: Effect | None = None  # for the scenario to say what became of it
         self.out: list[str] = []
 
@@ -254,28 +256,33 @@ class Stage:
     def take(self, event: Event) -> None:
         assert self.waiting is None, f"first say what became of {self.waiting}"
         assert from_plain(Event, to_plain(event)) == event
-        self.settling = Settling(self.controller, event)
+        self.trampoline = Trampoline(self.controller.handle)
+        self.effects = self.trampoline.settle(event)
         self.go_on()
 
     def report(self, outcome: Event) -> None:
         self.waiting = None
-        self.settling.report([outcome])
+        self.trampoline.report(outcome)
         self.go_on()
 
     def go_on(self) -> None:
-        for effect in self.settling:
+        for effect in self.effects:
             self.controller.validate(is_settled=False)
+            if effect is None:
+                continue
             assert from_plain(Effect, to_plain(effect)) == effect
             self.out += show(effect)
             if isinstance(effect, Store | AskUnclean):
                 self.waiting = effect
             if isinstance(effect, Store | AskUnclean | Resign):
                 return
-            self.settling.report(self.perform(effect))
+            self.trampoline.report(*self.perform(effect))
         self.controller.validate(is_settled=True)
 
     def perform(self, effect: Effect) -> Iterable[Event]:
         match effect:
+            case Proceed(step):
+                return [step]
             case ReadTopics(names):
                 return [TopicsRead(tuple(self.topics[n] for n in names if n in self.topics))]
             case WriteAssignments(assignments):

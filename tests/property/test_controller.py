@@ -23,6 +23,7 @@ from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Answer,
     AskUnclean,
+    Proceed,
     ReadTopics,
     Record,
     RemoveDeletions,
@@ -58,11 +59,11 @@ from odradek.controller.events import (
     UncleanAllowed,
 )
 from odradek.controller.proposals import NO_VERSION, Accepted, Conflicting, Purpose, StoredState
-from odradek.controller.settling import Settling
 from odradek.controller.states import PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import NO_LEADER, RECOVERED, Assignment, TopicPartition
+from odradek.model.trampoline import Trampoline
 
 BROKERS = st.integers(1, 4)
 TOPICS = st.sampled_from(["a", "b", "c"])
@@ -106,15 +107,17 @@ class Life(RuleBasedStateMachine):
         self.settle(LoadingFinished(tuple(sorted(self.deletions)), dict(self.moves)))
 
     def settle(self, event) -> None:
-        settling = Settling(self.controller, event)
-        for effect in settling:
+        trampoline = Trampoline(self.controller.handle)
+        for effect in trampoline.settle(event):
             self.controller.validate(is_settled=False)
             outcome = self.perform(effect)
-            settling.report([outcome] if outcome else [])
+            trampoline.report(*[outcome] if outcome else [])
         self.controller.validate(is_settled=True)
 
-    def perform(self, effect):  # noqa: C901, PLR0912 - one case for each effect
+    def perform(self, effect):  # noqa: C901, PLR0911, PLR0912 - one case for each effect
         match effect:
+            case Proceed(step):
+                return step
             case Store(proposals):
                 return Stored(tuple(map(self.store, proposals)))
             case ReadTopics(names):

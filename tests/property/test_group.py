@@ -91,7 +91,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def start(self):
         self.machine = GroupMachine(OPTIONS)
-        self.trampoline = Trampoline(self.machine, self.perform, lambda: self.now)
+        self.trampoline = Trampoline(lambda event: self.machine.handle(event, self.now))
 
     def request(self, client):
         self.requests += 1
@@ -103,7 +103,7 @@ class GroupLife(RuleBasedStateMachine):
         return self.requests
 
     def tell(self, event):
-        self.trampoline.handle(event)
+        self.trampoline.run(event, self.perform)
         if "g" not in self.machine.groups:  # a group that was removed begins again at generation 1
             self.stamps.clear()
             self.newest_given = -1

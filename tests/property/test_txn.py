@@ -94,7 +94,7 @@ class CoordinatorLife(RuleBasedStateMachine):
     def load(self):
         self.machine = TransactionMachine()
         self.trampoline = Trampoline(
-            self.machine, self.carry_out, lambda: Now(self.now_ms, self.now_ms)
+            lambda event: self.machine.handle(event, Now(self.now_ms, self.now_ms))
         )
         self.handle(Replayed(tuple(Record(*each) for each in self.log), -1))
         found = self.machine.find(NAME)
@@ -109,7 +109,7 @@ class CoordinatorLife(RuleBasedStateMachine):
         return self.count
 
     def handle(self, event):
-        self.trampoline.handle(event)
+        self.trampoline.run(event, self.carry_out)
         self.machine.validate()
 
     def carry_out(self, effect):

@@ -72,7 +72,7 @@ class Controller:
             invariants.check_settled(self._machines)
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event in; return what is to be done, in order (`settling` says how)."""
+        """Take one event in; return what is to be done, in order (`model.trampoline` says how)."""
         if isinstance(event, s.Step):
             return _go_on(self._machines, event)
         if isinstance(event, External):

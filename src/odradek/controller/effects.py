@@ -1,7 +1,7 @@
 """The effects of the controller: what its shell is to carry out.
 
 Effects are carried out in order, one after the other; the outcome of one is handled, with all that
-follows from it, before the next (`odradek.controller.settling`). So a list of effects reads as a
+follows from it, before the next (`odradek.model.trampoline`). So a list of effects reads as a
 program: store these, *then* proceed there.
 """
 

@@ -1,7 +1,11 @@
-"""Runs a state machine: one event at a time, and the effects of each before the next event."""
+"""Runs a state machine: hands in an event, then all that follows from it, in one order.
 
-from collections import deque
-from collections.abc import Callable, Sequence
+Effects are carried out one after the other. The outcomes of one are handled, with all that follows
+from them, before the next: a list of effects reads as a program. Shells, tests and the simulator
+run all state machines by this class, so what is tested is what a broker does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from odradek.model.clock import Now
@@ -20,41 +24,56 @@ class Machine(Protocol[E_contra, F_co]):
 
 
 class Trampoline(Generic[E, F]):
-    """Gives events to one machine and carries its effects out.
+    """What is left to do of the event that one machine handles, and of all that follows from it."""
 
-    An event that comes while effects are carried out (the outcome of one of them, say) is handled
-    after all of these.
-    """
-
-    def __init__(
-        self,
-        machine: Machine[E, F],
-        perform: Callable[[F], object],
-        now: Callable[[], Now],
-    ) -> None:
-        self._machine = machine
-        self._perform = perform
-        self._now = now
-        self._events: deque[E] = deque()
+    def __init__(self, handle: Callable[[E], Sequence[F]]) -> None:
+        """`handle` hands an event to the machine; it is not called while it runs."""
+        self._handle = handle
+        self._outcomes: list[E] = []  # of the effect that is carried out
         self._is_running = False
 
-    def handle(self, event: E) -> None:
-        """Handle an event, and all that follow from it.
+    def settle(self, event: E) -> Iterator[F | None]:
+        """Handle an event; the effects, for a caller that carries them out with pauses.
 
-        An error in one event does not keep those behind it from being handled.
+        The caller carries out each effect, and reports its outcomes before it takes the next. At a
+        None, which comes before each event that follows, other tasks may run.
+        """
+        # Those of an event, and above them those of an outcome of one of these, and so on.
+        left: list[Iterator[F | None]] = [iter(self._handle(event))]
+        while left:
+            for effect in left[-1]:
+                yield effect
+                if self._outcomes:
+                    left += map(self._follow, reversed(self._outcomes))
+                    self._outcomes.clear()
+                    break
+            else:
+                left.pop()
+
+    def _follow(self, outcome: E) -> Iterator[F | None]:
+        yield None
+        yield from self._handle(outcome)
+
+    def report(self, *outcomes: E) -> None:
+        """What became of the effect that was carried out last."""
+        self._outcomes += outcomes
+
+    def run(self, event: E, perform: Callable[[F], object]) -> None:
+        """Handle an event and carry out all effects, without a pause.
+
+        An event that comes while an effect is carried out is an outcome of that effect. An error
+        does not keep the rest from being handled and carried out.
 
         Raises:
-            ExceptionGroup: several events failed; the error itself where it was one.
+            ExceptionGroup: there were several errors; the error itself if it was one.
         """
         if self._is_running:
-            self._events.append(event)
+            self._outcomes.append(event)
             return
         errors: list[Exception] = []
         self._is_running = True
         try:
-            self._handle_one(event, errors)
-            while self._events:
-                self._handle_one(self._events.popleft(), errors)
+            self._run(event, perform, errors)
         finally:
             self._is_running = False
         if len(errors) > 1:
@@ -62,9 +81,17 @@ class Trampoline(Generic[E, F]):
         if errors:
             raise errors[0]
 
-    def _handle_one(self, event: E, errors: list[Exception]) -> None:
+    def _run(self, event: E, perform: Callable[[F], object], errors: list[Exception]) -> None:
         try:
-            for effect in self._machine.handle(event, self._now()):
-                self._perform(effect)
+            for effect in self._handle(event):
+                perform(effect)
+                if self._outcomes:
+                    self._run_outcomes(perform, errors)
         except Exception as error:
             errors.append(error)
+            self._run_outcomes(perform, errors)
+
+    def _run_outcomes(self, perform: Callable[[F], object], errors: list[Exception]) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        for outcome in outcomes:
+            self._run(outcome, perform, errors)

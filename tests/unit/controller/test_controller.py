@@ -17,10 +17,10 @@ from odradek.controller.events import (
     TopicsLoaded,
 )
 from odradek.controller.proposals import Accepted
-from odradek.controller.settling import Settling
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.partition import Assignment, TopicPartition
+from odradek.model.trampoline import Trampoline
 
 BROKERS = tuple(Broker(id=id_, end_points=(), broker_epoch=id_) for id_ in (1, 2))
 MANY = SLICE * 4
@@ -60,14 +60,15 @@ class Settled:
         self.steps = 0
 
     def settle(self, event) -> None:
-        settling = Settling(self.controller, event)
-        for effect in settling:
+        trampoline = Trampoline(self.controller.handle)
+        for effect in trampoline.settle(event):
             match effect:
-                case Proceed():
+                case Proceed(step):
+                    trampoline.report(step)
                     self.steps += 1
                 case Store(proposals):
                     self.stores.append(effect)
-                    settling.report([Stored(tuple(Accepted(p, 0) for p in proposals))])
+                    trampoline.report(Stored(tuple(Accepted(p, 0) for p in proposals)))
                 case SendRequests():
                     self.announced.append(effect)
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Store
+from odradek.controller.effects import Proceed, Store
 from odradek.controller.events import (
     BrokersLoaded,
     LoadingFinished,
@@ -15,21 +15,24 @@ from odradek.controller.events import (
     TopicsLoaded,
 )
 from odradek.controller.proposals import Accepted, StoredState
-from odradek.controller.settling import Settling
 from odradek.controller.states import PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.invariants import InvariantError
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+from odradek.model.trampoline import Trampoline
 
 NAME = TopicPartition("t", 0)
 LED = LeaderAndIsr(leader=1, leader_epoch=4, isr=(1, 2), partition_epoch=7)
 
 
 def settle(controller: Controller, event) -> None:
-    settling = Settling(controller, event)
-    for effect in settling:
-        if isinstance(effect, Store):
-            settling.report([Stored(tuple(Accepted(p, 8) for p in effect.proposals))])
+    trampoline = Trampoline(controller.handle)
+    for effect in trampoline.settle(event):
+        match effect:
+            case Proceed(step):
+                trampoline.report(step)
+            case Store(proposals):
+                trampoline.report(Stored(tuple(Accepted(p, 8) for p in proposals)))
 
 
 def loaded() -> Controller:

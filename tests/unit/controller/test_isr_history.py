@@ -6,7 +6,7 @@ import pytest
 
 from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
-from odradek.controller.effects import ReadLogEnds, Record, SendRequests, Store
+from odradek.controller.effects import Proceed, ReadLogEnds, Record, SendRequests, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -26,7 +26,6 @@ from odradek.controller.isr_history import (
     next_history,
 )
 from odradek.controller.proposals import Accepted, StoredState
-from odradek.controller.settling import Settling
 from odradek.model.cluster import Broker
 from odradek.model.partition import (
     NO_LEADER,
@@ -36,6 +35,7 @@ from odradek.model.partition import (
     LeaderAndIsr,
     TopicPartition,
 )
+from odradek.model.trampoline import Trampoline
 
 ONE_LEFT = IsrHistory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
 
@@ -213,13 +213,15 @@ class Settled:
         self.settle(LoadingFinished())
 
     def settle(self, event):
-        settling = Settling(self.controller, event)
-        for effect in settling:
+        trampoline = Trampoline(self.controller.handle)
+        for effect in trampoline.settle(event):
             match effect:
+                case Proceed(step):
+                    trampoline.report(step)
                 case Store(proposals):
                     self.stored += [proposal.proposed for proposal in proposals]
                     accepted = [Accepted(p, p.proposed.partition_epoch + 1) for p in proposals]
-                    settling.report([Stored(tuple(accepted))])
+                    trampoline.report(Stored(tuple(accepted)))
                 case ReadLogEnds():
                     self.asked.append(effect)
                 case Record(decisions):

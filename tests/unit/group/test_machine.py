@@ -61,7 +61,7 @@ class Coordinator:
     def __init__(self, log=(), **options):
         options = {"initial_rebalance_delay_ms": 0, **options}
         self.machine = GroupMachine(GroupOptions(**options))
-        self.trampoline = Trampoline(self.machine, self.perform, lambda: self.now)
+        self.trampoline = Trampoline(lambda event: self.machine.handle(event, self.now))
         self.now = Now(0, 0)
         self.log = list(log)
         self.answers = {}
@@ -77,7 +77,7 @@ class Coordinator:
         return self.machine.groups.get("g")
 
     def tell(self, event):
-        self.trampoline.handle(event)
+        self.trampoline.run(event, self.perform)
         self.machine.validate()
 
     def perform(self, effect):

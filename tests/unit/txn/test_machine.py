@@ -40,7 +40,7 @@ class Coordinator:
             found = Transaction(transactional_id="x", timeout_ms=TIMEOUT_MS, updated_ms=0, **worn)
             self.log.append((encode_key("x"), encode_value(found)))
         self.machine = TransactionMachine()
-        self.trampoline = Trampoline(self.machine, self.perform, lambda: self.now)
+        self.trampoline = Trampoline(lambda event: self.machine.handle(event, self.now))
         self.answers = {}
         self.orders = []  # markers that are wanted
         self.appends = []
@@ -56,7 +56,7 @@ class Coordinator:
         return Now(self.monotonic_ms, self.now_ms)
 
     def tell(self, event):
-        self.trampoline.handle(event)
+        self.trampoline.run(event, self.perform)
         self.machine.validate()
 
     def perform(self, effect):

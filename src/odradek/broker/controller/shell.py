@@ -21,12 +21,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 from uuid import UUID
 
 from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.controller.election import ControllerElection, ControllerTerm
 from odradek.broker.controller.log_end_reader import LogEndReader
+from odradek.broker.controller.protocols import ControllerOptions, Journal
 from odradek.broker.controller.store import SLICE, ControllerMovedError, ControllerStore, slices
 from odradek.controller.answers import (
     AnyAnswer,
@@ -36,7 +37,6 @@ from odradek.controller.answers import (
     ReassignmentsList,
     ShutdownAnswer,
 )
-from odradek.controller.causes import Decision
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Answer,
@@ -84,7 +84,6 @@ from odradek.controller.events import (
     UncleanAllowed,
     UncleanElectionsEnabled,
 )
-from odradek.controller.settling import Settling
 from odradek.coord import layout
 from odradek.coord import store as coord
 from odradek.coord.watches import Watch
@@ -92,6 +91,7 @@ from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.model.trampoline import Trampoline
 
 FIRST_REBALANCE_SECONDS: Final = 5  # after a term has begun, as Apache Kafka has it
 DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
@@ -128,44 +128,6 @@ class Notice(Enum):
     REBALANCE = auto()  # no watch: the timer for preferred leaders
     UNCLEAN = auto()  # no watch: unclean election was allowed for the topics in `_unclean_allowed`
     LOG_DIRS = auto()
-
-
-class ControllerOptions(Protocol):
-    """The options a controller goes by, as they are at the moment."""
-
-    @property
-    def deletion_enabled(self) -> bool:
-        """`delete.topic.enable`."""
-
-    @property
-    def isr_min(self) -> int:
-        """`min.insync.replicas` of topics that do not set it."""
-
-    @property
-    def unclean_allowed(self) -> bool:
-        """`unclean.leader.election.enable` of topics that do not set it."""
-
-    @property
-    def rebalance_enabled(self) -> bool:
-        """`auto.leader.rebalance.enable`."""
-
-    @property
-    def rebalance_interval_seconds(self) -> int:
-        """`leader.imbalance.check.interval.seconds`."""
-
-    @property
-    def rebalance_percentage(self) -> int:
-        """`leader.imbalance.per.broker.percentage`."""
-
-
-class Journal(Protocol):
-    """Where it is written down what was decided, and what happened to the decider."""
-
-    def record(self, decision: Decision) -> None:
-        """A decision, with its cause."""
-
-    def note(self, text: str) -> None:
-        """Something an operator may want to know."""
 
 
 @dataclass(slots=True)
@@ -550,11 +512,14 @@ class ControllerShell:
         machine = self._machine
         if machine is None:
             return  # of a term that is over
-        settling = Settling(machine, event)
-        for effect in settling:
+        trampoline = Trampoline(machine.handle)
+        for effect in trampoline.settle(event):
             if self._machine is not machine:
                 raise ControllerMovedError("the session ended while an event was settled")
-            settling.report(await self._perform(effect))
+            if effect is None:
+                await asyncio.sleep(0)
+            else:
+                trampoline.report(*await self._perform(effect))
 
     async def _perform(  # noqa: C901 - one case for each kind of effect
         self, effect: Effect
@@ -586,8 +551,8 @@ class ControllerShell:
                 self._log_ends.find(
                     effect, lambda ends: self._log_ends_found(machine, LogEndsRead(ends, isr_min))
                 )
-            case Proceed():
-                await asyncio.sleep(0)
+            case Proceed(step):
+                return (step,)
             case _:
                 return await self._perform_on_store(effect, store)
         return ()

@@ -46,7 +46,6 @@ from odradek.log.slices import ColdRead, LogSlice, OffsetOutOfRangeError
 from odradek.model.clock import Clock, Now, read_clocks
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.trampoline import Machine, Trampoline
-from odradek.model.weak import Weak
 from odradek.record.batch import (
     CONTROL_BIT,
     NO_SEQUENCE,
@@ -121,10 +120,8 @@ class CoordinatorLog(Generic[M]):
         self.machine = machine  # for queries; events by `handle`
         self.phase = _Phase.LOADING
         self._topic = topic
-        # Weak: the machine, with all its groups or transactions, is freed when the leader moves.
-        here = Weak(self)
         self._trampoline: Trampoline[Any, Any] = Trampoline(
-            machine, lambda effect: topic.carry_out(here(), effect), topic.now
+            lambda event: machine.handle(event, topic.now())
         )
 
     def __str__(self) -> str:
@@ -142,7 +139,7 @@ class CoordinatorLog(Generic[M]):
 
     def handle(self, event: object) -> None:
         """Give an event to the machine, and carry its effects out."""
-        self._trampoline.handle(event)
+        self._trampoline.run(event, partial(self._topic.carry_out, self))
 
     def append(
         self,
