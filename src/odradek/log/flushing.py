@@ -52,7 +52,7 @@ class Flusher:
 
     @property
     def _log(self) -> LogState:
-        return self._owner()  # the log calls, or a callback of the disk holds it
+        return self._owner()  # the log calls, or a callback of the disk, which holds it
 
     def request(self, done: FlushDone | None) -> None:
         """Flush everything appended so far."""
@@ -117,28 +117,29 @@ class Flusher:
         directory = log.directory
 
         def replaced(error: StorageError | None) -> None:
-            if error is not None and self._was_renamed(directory, error):
+            if error is not None and self._was_renamed(log, directory, error):
                 self.replace(name, data, done)
                 return
-            self._report(error)
+            self._report(log, error)
             if done is not None:
                 done(error)
 
         log.host.disk.replace_later(f"{directory}/{name}", data, replaced)
 
-    def _was_renamed(self, directory: str, error: StorageError) -> bool:
+    @staticmethod
+    def _was_renamed(log: LogState, directory: str, error: StorageError) -> bool:
         """Whether a file was not found because the log's directory was renamed meanwhile.
 
         Any other error is real: the kernel reports a page that could not be written once, and the
         next fdatasync succeeds without it.
         """
-        log = self._log
         return error.errno == errno.ENOENT and directory != log.directory and not log.gone
 
-    def _report(self, error: StorageError | None) -> None:
+    @staticmethod
+    def _report(log: LogState, error: StorageError | None) -> None:
         # The files of a closed log may have been renamed or removed.
-        if error is not None and not self._log.gone:
-            self._log.host.failed(error)
+        if error is not None and not log.gone:
+            log.host.failed(error)
 
     def _start(self) -> None:
         self._running = True
@@ -157,10 +158,10 @@ class Flusher:
         def flushed(error: StorageError | None) -> None:
             self._running = False
             self._leo = -1
-            if error is not None and self._was_renamed(directory, error):
+            if error is not None and self._was_renamed(log, directory, error):
                 self._waiting += dones
             else:
-                self._report(error)
+                self._report(log, error)
                 if error is None and cuts == log.cuts:
                     log.recovery_point = max(log.recovery_point, leo)
                     log.cuts_flushed = cuts

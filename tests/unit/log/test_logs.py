@@ -325,6 +325,18 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(world, broker):
     assert broker.lost == []
 
 
+def test_a_log_that_is_deleted_while_its_epochs_are_written_is_flushed_to_the_end(world, broker):
+    broker.create()
+    broker.append()
+    flushed = []
+    broker.logs.get(T0).assign_epoch(7, 1)
+    broker.logs.get(T0).flush(flushed.append)
+    broker.logs.delete(T0)
+    world.pass_time()
+
+    assert len(flushed) == 1
+
+
 def test_a_deleted_log_is_freed_without_a_garbage_collection(world, broker):
     broker.create()
     broker.append()
