@@ -39,6 +39,7 @@ class NoBrokerError(ToolError):
     """No broker has answered within the timeout."""
 
     exception = "org.apache.kafka.common.errors.TimeoutException"
+    is_named = True
 
     def __init__(self, call: str) -> None:
         super().__init__(f"Timed out waiting for a node assignment. Call: {call}")

@@ -28,6 +28,7 @@ class ToolError(OdradekError):
     """A tool cannot do what was requested; `exception` is the class that Kafka's tool throws."""
 
     exception = "java.lang.RuntimeException"
+    is_named = False  # whether tools without an own rule print the exception, too
 
 
 class IllegalArgumentError(ToolError):
@@ -108,6 +109,12 @@ def java_text(error: Exception) -> str:
     if isinstance(error, ToolError | FlagError):
         return f"{error.exception}: {error}"
     return str(error)
+
+
+def printed(error: Exception) -> str:
+    """What a tool without an own rule prints about a failure."""
+    is_named = isinstance(error, ApiError) or (isinstance(error, ToolError) and error.is_named)
+    return java_text(error) if is_named else str(error)
 
 
 def log_line(level: str, text: str, logger: str) -> str:

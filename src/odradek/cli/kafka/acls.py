@@ -83,8 +83,6 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
-    if isinstance(flags, int):
-        return flags
     _check(parser, flags)
     try:
         if flags.has("authorizer-properties"):

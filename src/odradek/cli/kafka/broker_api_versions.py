@@ -34,8 +34,6 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
-    if isinstance(flags, int):
-        return flags
     parser.require(flags, "bootstrap-server")
     servers = flags.text("bootstrap-server")
     try:

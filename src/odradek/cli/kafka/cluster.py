@@ -3,24 +3,18 @@
 Behaviour, flags and texts follow Kafka 3.9's `ClusterTool`.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
-from odradek.cli.failures import java_text
+from odradek.cli.connect import properties_of, with_cluster
 from odradek.cli.kafka.support.arguments import CommandLine, connection, integer
 from odradek.client.admin.topics import describe_cluster
 from odradek.client.cluster import Cluster
-from odradek.model.errors import ApiError, OdradekError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = command_line()
-    options = parser.read(arguments)
-    if isinstance(options, int):
-        return options
+    options = command_line().read(arguments)
     servers = options.bootstrap_server or options.bootstrap_controller
 
     async def work(cluster: Cluster) -> int:
@@ -30,15 +24,7 @@ def main(arguments: Sequence[str]) -> int:
             return await _list(cluster)
         return _unregister()
 
-    try:
-        return with_cluster(servers, properties_of(options.config), work, call=_CALLS[options.verb])
-    except ClientError:
-        raise
-    except (OdradekError, OSError) as error:
-        sys.stdout.flush()
-        named = isinstance(error, ApiError | NoBrokerError)
-        print(java_text(error) if named else error, file=sys.stderr)
-        return 1
+    return with_cluster(servers, properties_of(options.config), work, call=_CALLS[options.verb])
 
 
 # The first request of Kafka's tool, which its message names.

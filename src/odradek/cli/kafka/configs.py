@@ -58,17 +58,8 @@ _RESOURCES: Final = {
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
+    flags = parser.begin(arguments)
     try:
-        flags = parser.parse(arguments)
-    except FlagError as error:
-        print(error, file=sys.stderr)
-        return 1
-    try:
-        done = parser.help_or_version(flags)
-        if done is not None:
-            return done
         _check(parser, flags)
         if flags.has("zookeeper"):
             return _zookeeper(flags)

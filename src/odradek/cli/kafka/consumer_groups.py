@@ -52,17 +52,8 @@ _SCOPES: Final = ("all-groups", "group")
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
+    flags = parser.begin(arguments, uncaught=True)
     try:
-        flags = parser.parse(arguments)
-    except FlagError as error:
-        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
-        return 1
-    try:
-        done = parser.help_or_version(flags)
-        if done is not None:
-            return done
         _check(parser, flags)
     except FlagError as error:
         parser.fail(str(error))

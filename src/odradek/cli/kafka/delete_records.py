@@ -7,14 +7,14 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
-from odradek.cli.failures import CommandFailedError, OperationError, java_text, log_line
+from odradek.cli.connect import NoBrokerError, properties_of, with_cluster
+from odradek.cli.failures import CommandFailedError, OperationError, ToolError, java_text, log_line
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.cli.kafka.support.java import hash_order, partition_hash
 from odradek.cli.kafka.support.json_files import field, objects, read_json, topic_partition
 from odradek.client.admin.partitions import delete_records
 from odradek.client.cluster import Cluster
-from odradek.model.errors import ApiError, OdradekError
+from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 
 
@@ -22,17 +22,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
-    if isinstance(flags, int):
-        return flags
     parser.require(flags, "bootstrap-server", "offset-json-file")
     try:
         return _delete(flags)
-    except ClientError:
-        raise
-    except (OdradekError, OSError) as error:
-        sys.stdout.flush()
-        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
-        return 1
+    except NoBrokerError as error:
+        raise ToolError(str(error)) from None
 
 
 def command_line() -> Parser:

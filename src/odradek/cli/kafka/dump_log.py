@@ -83,12 +83,7 @@ def _print_errors(found: Mapping[str, Sequence[tuple[int, int]]], head: str, lin
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    flags = parser.parse(arguments)
-    if not arguments:
-        parser.fail(parser.description)
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments)
     parser.require(flags, "files")
     names = flags.text("files").split(",")
     complaints = Complaints()

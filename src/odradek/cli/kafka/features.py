@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
-from odradek.cli.failures import java_text, message_of
+from odradek.cli.connect import properties_of, with_cluster
+from odradek.cli.failures import message_of
 from odradek.cli.kafka.support.arguments import CommandLine, Namespace, connection
 from odradek.client.admin.security import FeatureUpdate, update_features
 from odradek.client.admin.topics import any_broker
@@ -36,27 +36,17 @@ _LEVELS: Final = (
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     options = command_line().read(arguments)
-    if isinstance(options, int):
-        return options
-    try:
-        updates = [] if options.verb == "describe" else _updates(options)
-        properties = properties_of(options.command_config)
+    updates = [] if options.verb == "describe" else _updates(options)
+    properties = properties_of(options.command_config)
 
-        async def work(cluster: Cluster) -> int:
-            if options.verb == "describe":
-                return await _describe(cluster)
-            return await _update(cluster, options.verb, updates, dry_run=options.dry_run)
+    async def work(cluster: Cluster) -> int:
+        if options.verb == "describe":
+            return await _describe(cluster)
+        return await _update(cluster, options.verb, updates, dry_run=options.dry_run)
 
-        servers = options.bootstrap_server or options.bootstrap_controller
-        call = "describeFeatures" if options.verb == "describe" else "updateFeatures"
-        return with_cluster(servers, properties, work, call=call)
-    except ClientError:
-        raise
-    except (OdradekError, OSError) as error:
-        sys.stdout.flush()
-        named = isinstance(error, ApiError | NoBrokerError)
-        print(java_text(error) if named else error, file=sys.stderr)
-        return 1
+    servers = options.bootstrap_server or options.bootstrap_controller
+    call = "describeFeatures" if options.verb == "describe" else "updateFeatures"
+    return with_cluster(servers, properties, work, call=call)
 
 
 def command_line() -> CommandLine:

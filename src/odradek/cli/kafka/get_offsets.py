@@ -32,13 +32,8 @@ _Filter = Callable[[TopicPartition], bool]
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail("An interactive shell for getting topic-partition offsets.")
     try:
-        flags = parser.parse(arguments)
-        done = parser.help_or_version(flags)
-        if done is not None:
-            return done
+        flags = parser.begin(arguments)
         servers = _servers(flags)
         check_addresses(parser, servers)
         properties = properties_of(flags.value("command-config"))

@@ -30,13 +30,8 @@ _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
+    flags = parser.begin(arguments)
     try:
-        flags = parser.parse(arguments)
-        done = parser.help_or_version(flags)
-        if done is not None:
-            return done
         election = _check(flags)
         properties = properties_of(flags.value("admin.config"))
         partitions = _partitions(flags)

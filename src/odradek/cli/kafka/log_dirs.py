@@ -4,43 +4,30 @@ Behaviour, flags and texts follow Kafka 3.9's `LogDirsCommand`.
 """
 
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 import odradek.client.admin.topics as admin
-from odradek.cli.connect import ClientError, NoBrokerError, properties_of, with_cluster
-from odradek.cli.failures import ToolError, java_text, to_int
+from odradek.cli.connect import properties_of, with_cluster
+from odradek.cli.failures import ToolError, to_int
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.cli.kafka.support.java import hash_order, partition_hash
 from odradek.client.admin.partitions import LogDir, describe_log_dirs
 from odradek.client.cluster import Cluster
 from odradek.client.kafka_errors import exception_name
-from odradek.model.errors import ApiError, OdradekError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
-    if isinstance(flags, int):
-        return flags
     parser.require(flags, "bootstrap-server", "describe")
-    try:
-        properties = properties_of(flags.value("command-config"))
-        return with_cluster(
-            flags.text("bootstrap-server"),
-            properties,
-            lambda cluster: _run(cluster, flags),
-            client=("AdminClient", "log-dirs-tool"),
-            call="listNodes",
-        )
-    except ClientError:
-        raise
-    except (OdradekError, OSError) as error:
-        sys.stdout.flush()
-        named = isinstance(error, ApiError | NoBrokerError)
-        print(java_text(error) if named else error, file=sys.stderr)
-        return 1
+    return with_cluster(
+        flags.text("bootstrap-server"),
+        properties_of(flags.value("command-config")),
+        lambda cluster: _run(cluster, flags),
+        client=("AdminClient", "log-dirs-tool"),
+        call="listNodes",
+    )
 
 
 def command_line() -> Parser:

@@ -81,8 +81,6 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
-    if isinstance(flags, int):
-        return flags
     action = _check(parser, flags)
     try:
         flags.integer("timeout", bits=64)

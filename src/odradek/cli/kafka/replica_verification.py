@@ -59,12 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     _log("WARN", "This tool is deprecated and may be removed in a future major release.")
     parser = command_line()
     with usage_for_bad_flags(parser):
-        flags = parser.parse(arguments)
-    if not arguments:
-        parser.fail("Validate that all replicas for a set of topics have the same data.")
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+        flags = parser.begin(arguments)
     parser.require(flags, "broker-list")
     servers = flags.text("broker-list")
     check_addresses(parser, servers)

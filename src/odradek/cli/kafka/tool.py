@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from odradek.cli.kafka.support.flags import FlagError, UsageError
+from odradek.cli.kafka.support.flags import UsageError
 from odradek.model.errors import OdradekError
 
 
@@ -117,12 +117,16 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
         # The reader has closed the pipe (`| head`): print nothing more, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (FlagError, OdradekError, OSError) as error:
+    except (OdradekError, OSError) as error:
+        from odradek.cli.failures import printed  # noqa: PLC0415 - most tools have imported it
+
         sys.stdout.flush()
-        print(error, file=sys.stderr)
+        print(printed(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    except SystemExit as end:  # --help, --version and mistakes
+        code = end.code
     finally:
         from odradek.cli.failures import hide_log  # noqa: PLC0415 - most tools have imported it
 

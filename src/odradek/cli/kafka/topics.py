@@ -53,12 +53,7 @@ _COLLISION: Final = (
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    flags = parser.parse(arguments)
-    if not arguments:
-        parser.fail("Create, delete, describe, or change a topic.")
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments, empty="Create, delete, describe, or change a topic.")
     try:
         _check(parser, flags)
     except UsageError as error:

@@ -37,10 +37,7 @@ _TIMEOUT_MINUTES_MAX: Final = 15
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = command_line()
-    options = parser.read(arguments)
-    if isinstance(options, int):
-        return options
+    options = command_line().read(arguments)
     problem = _problem(options)
     if problem is not None:
         print(problem, file=sys.stderr)

@@ -122,6 +122,22 @@ def unmade(error: BaseException, what: str) -> str:
     return java_text(error) if isinstance(error, FlagError) else in_java_words(error)
 
 
+def uncaught(error: Exception, what: str) -> int:
+    """Print an error as Java prints one that no code catches. Returns the exit code."""
+    sys.stdout.flush()
+    print(f'Exception in thread "main" {unmade(error, what)}', file=sys.stderr)
+    return 1
+
+
+def logged(error: Exception, message: str) -> int:
+    """Print the message and the exception. Returns the exit code."""
+    sys.stdout.flush()
+    why = unmade(error, "consumer")
+    first = why.partition("\n")[0].partition(": ")[2] if "\n" in why else message
+    print(f"{first}\n{why}\n", file=sys.stderr)
+    return 1
+
+
 def fail(error: BaseException) -> int:
     """Print the error as the first line of Java's stack trace. Returns the exit code."""
     sys.stdout.flush()

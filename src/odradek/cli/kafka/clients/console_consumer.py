@@ -90,12 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
-    flags = parser.parse(arguments)
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments)
     try:
         # In the order in which ConsoleConsumerOptions checks them.
         partition = _check_together(parser, flags)

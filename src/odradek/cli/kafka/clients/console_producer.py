@@ -55,10 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     show_log()
     parser = command_line()
     with usage_for_bad_flags(parser):
-        flags = parser.parse(arguments)
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+        flags = parser.begin(arguments, empty="")
     if not flags.has("bootstrap-server") and not flags.has("broker-list"):
         parser.fail("Missing required option(s) [bootstrap-server]")
     if not flags.has("topic"):

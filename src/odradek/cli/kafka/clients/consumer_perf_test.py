@@ -5,14 +5,13 @@ Flags and texts follow Kafka 3.9's `ConsumerPerformance`. The measured client is
 
 import asyncio
 import random
-import sys
 import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import IllegalArgumentError, message_of, show_log
-from odradek.cli.kafka.clients.client_flags import merge, unmade, usage_for_bad_flags
+from odradek.cli.kafka.clients.client_flags import logged, merge, usage_for_bad_flags
 from odradek.cli.kafka.support.dates import check_pattern, java_date
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.client.consumer.consumer import Consumer
@@ -31,21 +30,14 @@ def main(arguments: Sequence[str]) -> int:
     show_log()
     parser = command_line()
     with usage_for_bad_flags(parser):
-        flags = parser.parse(arguments)
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+        flags = parser.begin(arguments, empty="")
     if not flags.has("bootstrap-server") and not flags.has("broker-list"):
         parser.fail("Missing required option(s) [bootstrap-server]")
     parser.require(flags, "topic", "messages")
     try:
         return _run(flags)
     except (OdradekError, ConnectionError) as error:
-        sys.stdout.flush()
-        why = unmade(error, "consumer")
-        message = why.partition("\n")[0].partition(": ")[2] if "\n" in why else message_of(error)
-        print(f"{message}\n{why}\n", file=sys.stderr)
-        return 1
+        return logged(error, message_of(error))
 
 
 def command_line() -> Parser:

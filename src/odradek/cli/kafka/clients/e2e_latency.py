@@ -21,7 +21,7 @@ from odradek.cli.failures import (
     show_log,
     to_int,
 )
-from odradek.cli.kafka.clients.client_flags import unmade
+from odradek.cli.kafka.clients.client_flags import logged
 from odradek.client.admin.topics import NewTopic, create_topics
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.settings import ConsumerSettings
@@ -58,11 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         properties["bootstrap.servers"] = servers
         return asyncio.run(_measure(properties, topic, to_int(count), acks, to_int(size)))
     except (OdradekError, ConnectionError) as error:
-        sys.stdout.flush()
-        why = unmade(error, "consumer")
-        message = why.partition("\n")[0].partition(": ")[2] if "\n" in why else error
-        print(f"{message}\n{why}\n", file=sys.stderr)
-        return 1
+        return logged(error, str(error))
 
 
 def _properties(file: str | None) -> dict[str, str]:

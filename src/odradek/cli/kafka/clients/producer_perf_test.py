@@ -13,10 +13,9 @@ from typing import Final
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import IllegalArgumentError, show_log
-from odradek.cli.kafka.clients.client_flags import in_java_words, unmade
+from odradek.cli.kafka.clients.client_flags import in_java_words, uncaught
 from odradek.cli.kafka.clients.throttle import Throttle
 from odradek.cli.kafka.support.arguments import CommandLine, Namespace, double, integer, long
-from odradek.cli.kafka.support.flags import FlagError
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
 from odradek.client.errors import ClientTimeoutError
 from odradek.client.producer.batches import Delivery
@@ -40,22 +39,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.print_help()
         return 0
     chosen = parser.read(arguments)
-    if isinstance(chosen, int):
-        return chosen
-    try:
-        if chosen.producer_props is None and chosen.producer_config is None:
-            parser.error("Either --producer-props or --producer.config must be specified.")
-    except FlagError:
-        return 1
+    if chosen.producer_props is None and chosen.producer_config is None:
+        parser.error("Either --producer-props or --producer.config must be specified.")
     try:
         settings = ProducerSettings.from_properties(
             _properties(chosen), client_id="perf-producer-client"
         )
         return asyncio.run(_measure(settings, chosen, _payloads(chosen)))
     except (OdradekError, ConnectionError) as error:
-        sys.stdout.flush()
-        print(f'Exception in thread "main" {unmade(error, "producer")}', file=sys.stderr)
-        return 1
+        return uncaught(error, "producer")
 
 
 def command_line() -> CommandLine:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
-from odradek.cli.kafka.clients.client_flags import unmade
+from odradek.cli.kafka.clients.client_flags import uncaught
 from odradek.cli.kafka.clients.verifiable import add_connection, emit, text_of
 from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer
 from odradek.cli.signals import Stopping
@@ -32,8 +32,6 @@ def main(arguments: Sequence[str]) -> int:
         parser.print_help()
         return 0
     chosen = parser.read(arguments)
-    if isinstance(chosen, int):
-        return chosen
     try:
         settings = ConsumerSettings.from_properties(_properties(chosen))
         return asyncio.run(_consume(settings, chosen))
@@ -41,9 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"verifiable-consumer: error: {error}", file=sys.stderr)
         return 1
     except (OdradekError, ConnectionError) as error:
-        sys.stdout.flush()
-        print(f'Exception in thread "main" {unmade(error, "consumer")}', file=sys.stderr)
-        return 1
+        return uncaught(error, "consumer")
 
 
 def _properties(chosen: Namespace) -> dict[str, str]:

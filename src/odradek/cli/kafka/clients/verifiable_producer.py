@@ -11,7 +11,7 @@ from functools import partial
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
-from odradek.cli.kafka.clients.client_flags import in_java_words, unmade
+from odradek.cli.kafka.clients.client_flags import in_java_words, uncaught
 from odradek.cli.kafka.clients.throttle import Throttle
 from odradek.cli.kafka.clients.verifiable import add_connection, emit
 from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer, long
@@ -30,8 +30,6 @@ def main(arguments: Sequence[str]) -> int:
         parser.print_help()
         return 0
     chosen = parser.read(arguments)
-    if isinstance(chosen, int):
-        return chosen
     try:
         properties = properties_of(chosen.producer_config)
         # The command line overrides the file; no retries, so that no number is written twice.
@@ -46,9 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"verifiable-producer: error: {error}", file=sys.stderr)
         return 1
     except (OdradekError, ConnectionError) as error:
-        sys.stdout.flush()
-        print(f'Exception in thread "main" {unmade(error, "producer")}', file=sys.stderr)
-        return 1
+        return uncaught(error, "producer")
 
 
 def command_line() -> CommandLine:

@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 from odradek.cli.kafka.support.flags import (
     NONE,
     SEVERAL,
-    FlagError,
     Option,
     Parser,
     dashed,
@@ -53,28 +52,27 @@ class CommandLine(Parser):
         self.verbs[name] = line = CommandLine(f"{self._program} {name}", description)
         return line
 
-    def read(self, words: Sequence[str]) -> Namespace | int:
-        """The options; or the exit code, if help, version or an error has been printed."""
+    def read(self, words: Sequence[str]) -> Namespace:
+        """The options.
+
+        Raises:
+            SystemExit: help, version or an error has been printed.
+        """
         options = Namespace()
-        try:
-            others = self._read(list(self._split(list(reversed(words)))), options)
-            if isinstance(others, int):
-                return others
-            if others:
-                self.error(f"unrecognized arguments: '{others[0]}'")
-        except FlagError:
-            return 1
+        others = self._read(list(self._split(list(reversed(words)))), options)
+        if others:
+            self.error(f"unrecognized arguments: '{others[0]}'")
         return options
 
     def error(self, message: str) -> NoReturn:
         """Print usage and error.
 
         Raises:
-            FlagError: always.
+            SystemExit: always.
         """
         print(self._usage_line(), file=sys.stderr)
         print(f"{self._program.partition(' ')[0]}: error: {message}", file=sys.stderr)
-        raise FlagError(message)
+        raise SystemExit(1)
 
     def _refuse(self, option: Option, why: str) -> NoReturn:
         self.error(f"argument {_names(option)}: {why}")
@@ -129,8 +127,8 @@ class CommandLine(Parser):
 
     # ------------------------------------------------------------------------------- read
 
-    def _read(self, words: list[_Word], options: Namespace) -> list[str] | int:
-        """Set the options. Returns the words that are left over, or the exit code."""
+    def _read(self, words: list[_Word], options: Namespace) -> list[str]:
+        """Set the options. Returns the words that are left over."""
         for option in self.options:
             setattr(
                 options, _attribute(option), False if option.argument == NONE else option.default
@@ -140,19 +138,16 @@ class CommandLine(Parser):
         for number, (given, values) in enumerate(words):
             if given is None and self.verbs:
                 options.verb = values[0]
-                rest = self._verb(values[0])._read(words[number + 1 :], options)  # noqa: SLF001
-                if isinstance(rest, int):
-                    return rest
-                others = rest
+                others = self._verb(values[0])._read(words[number + 1 :], options)  # noqa: SLF001
                 break
             if given is None:
                 others += values
             elif given.names[0] == "help":
                 self.print_help()
-                return 1  # as argparse4j 0.7
+                raise SystemExit(1)  # as argparse4j 0.7
             elif given.names[0] == "version":
                 print(version_text())
-                return 0
+                raise SystemExit(0)
             else:
                 self._set(given, values, seen, options)
         self._check_required(seen)

@@ -287,39 +287,34 @@ class Parser:
             if flags.has(name):
                 self.fail(f'Option "{self[used]}" can\'t be used with option "{self[name]}"')
 
-    def help_or_version(self, flags: Flags) -> int | None:
-        """Handle --help and --version. Returns the exit code, or None if neither is given.
+    def begin(
+        self, arguments: Sequence[str], *, uncaught: bool = False, empty: str | None = None
+    ) -> Flags:
+        """Parse the flags, and handle --help and --version.
 
-        Raises:
-            UsageError: for help, which Kafka's tools print on stderr, with exit code 1.
-        """
-        if flags.has("help"):
-            self.fail(self.description)
-        if flags.has("version"):
-            print(version_text())
-            return 0
-        return None
-
-    def begin(self, arguments: Sequence[str], *, uncaught: bool = False) -> Flags | int:
-        """Parse the flags; or return an exit code, if --version or an error has been printed.
-
-        With `uncaught` an invalid option is printed as an uncaught Java exception.
+        With `uncaught` an invalid option is printed as an uncaught Java exception. `empty` is the
+        message for an empty command line; by default the description, and "" allows it.
 
         Raises:
             FlagError: an unknown option, or one without its value.
             UsageError: for --help, and for an empty command line.
+            SystemExit: --version, or an error with `uncaught`, has been printed.
         """
-        if not arguments:
-            self.fail(self.description)
+        if not arguments and empty != "":
+            self.fail(empty or self.description)
         try:
             flags = self.parse(arguments)
         except FlagError as error:
             if not uncaught:
                 raise
             print(f'Exception in thread "main" {error.exception}: {error}', file=sys.stderr)
-            return 1
-        done = self.help_or_version(flags)
-        return flags if done is None else done
+            raise SystemExit(1) from None
+        if flags.has("help"):
+            self.fail(self.description)
+        if flags.has("version"):
+            print(version_text())
+            raise SystemExit(0)
+        return flags
 
     def usage(self) -> str:
         from textwrap import wrap  # noqa: PLC0415 - for --help only
