@@ -1,9 +1,10 @@
-"""Test profiles: the gate repeats itself exactly, the night explores."""
+"""Profiles of Hypothesis (the gate repeats itself, the night explores), and the order of tests."""
 
 import os
 import signal
 from importlib.util import find_spec
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("gate", derandomize=True, max_examples=200, deadline=None)
@@ -19,3 +20,27 @@ collect_ignore_glob = [
     *(["*/test_arrow_*.py"] if find_spec("pyarrow") is None else []),
     *(["spark/*"] if find_spec("pyspark") is None else []),
 ]
+
+# Tests that start brokers: they share the processors with one other test, not with one another.
+WITH_PROCESSES = ("tests/clients/", "tests/cluster/", "tests/recorded/", "tests/spark/")
+LONGEST = "tests/sim/test_clusters.py"
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest, so that all workers end at about the same time."""
+    items.sort(
+        key=lambda item: (not item.nodeid.startswith(WITH_PROCESSES), LONGEST not in item.nodeid)
+    )
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which runs tests in several processes
+def pytest_xdist_make_scheduler(config, log):
+    """A file is run by one worker, and so are all tests that start brokers."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - not loaded without workers
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            is_one = nodeid.startswith(WITH_PROCESSES)
+            return "tests that start brokers" if is_one else super()._split_scope(nodeid)
+
+    return ByFile(config, log)
