@@ -10,6 +10,8 @@ import sys
 import pytest
 from control import BROKER, TOPIC, ThreeBrokers, wait_for
 
+from odradek.controller.effects import Record
+from odradek.controller.recording import Replay
 from odradek.model.errors import ErrorCode
 
 NONE = [ErrorCode.NONE]
@@ -259,3 +261,70 @@ def test_why_explains_a_restart_although_the_controller_moved(tmp_path):
         assert "start broker 2 on its host" in remote
     finally:
         odradek("down", *home)
+
+
+def recorded(three):
+    """The recording of the present controller's term, replayed: the state, and what it decided."""
+    directory = three.brokers[three.controller].options["log.dirs"].split(",")[0]
+    path = max(pathlib.Path(directory).glob("controller-events-*.jsonl"))
+    with path.open() as lines:
+        replay = Replay(lines)
+        effects = [effect for _, effects in replay for effect in effects]
+    decisions = [str(d) for each in effects if isinstance(each, Record) for d in each.decisions]
+    context = replay.controller.context
+    partitions = [
+        [
+            str(p.name), p.state.value, list(p.assignment.replicas), list(p.assignment.adding),
+            p.leader_and_isr.leader, p.leader_and_isr.leader_epoch, list(p.leader_and_isr.isr),
+        ]
+        for p in context.partitions()
+    ]  # fmt: skip
+    epochs = {str(id_): broker.broker_epoch for id_, broker in context.brokers.items()}
+    return sorted(partitions), epochs, context.controller_epoch, decisions
+
+
+def reported(three):
+    """The same as the controller itself reports it."""
+    controller = three.controller
+    partitions = []
+    for topic in ("t", "u"):
+        state = three.http_state(controller, f"controller?topic={topic}")
+        partitions += [
+            [
+                f"{topic}-{p['partition']}", p["state"], p["replicas"], p["adding"],
+                p["leader"], p["leader_epoch"], p["isr"],
+            ]
+            for p in state["partitions"]
+        ]  # fmt: skip
+    epochs = {id_: broker["broker_epoch"] for id_, broker in state["brokers"].items()}
+    entries = three.http_state(controller, "journal?limit=10000")["entries"]
+    decisions = [entry["says"] for entry in entries if entry["verdict"] is not None]
+    return sorted(partitions), epochs, state["controller_epoch"], decisions
+
+
+def test_the_recorded_events_of_a_controller_replay_to_its_state_and_its_decisions(
+    make_broker, tmp_path
+):
+    three = ThreeBrokers(make_broker, tmp_path, odradek_controller_events_max_bytes=1 << 26)
+    first = three.controller
+    stays, killed = sorted({1, 2, 3} - {first})
+    three.create("t", [first, killed], [killed, stays])
+    three.create("u", [killed, first])
+    wait_for(lambda: recorded(three) == reported(three))
+
+    three.brokers[killed].kill()
+    wait_for(lambda: three.partition("u").leader_id == first)
+    assert three.reassign("t", {0: [first, stays]}) == NONE
+    moved_to = [first, stays]
+    wait_for(lambda: three.partition("t").replica_nodes == moved_to)
+    wait_for(lambda: recorded(three) == reported(three))
+
+    three.brokers[killed].start()
+    wait_for(lambda: set(three.partition("u").isr_nodes) == {first, killed})
+    three.brokers[first].kill()
+    wait_for(lambda: three.partition("u").leader_id == killed)
+    assert three.controller != first
+    wait_for(lambda: recorded(three) == reported(three))
+    assert three.reassign("u", {0: [stays]}) == NONE
+    wait_for(lambda: three.partition("u").replica_nodes == [stays])
+    wait_for(lambda: recorded(three) == reported(three))

@@ -1,21 +1,23 @@
-"""Recordings of all controllers of a simulated cluster with faults are replayed."""
+"""Recordings of the controllers of a simulated cluster under faults, replayed."""
 
 from odradek.controller.controller import Controller
-from odradek.controller.recording import Handled, Term, read, to_line
+from odradek.controller.recording import Handled, Replay, Term, kinds, to_line
+from odradek.model.clock import Now
 from odradek.sim.run.simulation import Options, simulate
 
 
-def record(monkeypatch) -> dict[Controller, list[str]]:
-    """Record the events and effects of all controllers."""
+def record(monkeypatch) -> dict[Controller, list]:
+    """Watch the public `handle` of all controllers there are from now on: lines and effects."""
     handle, recordings = Controller.handle, {}
 
     def recorded(controller, event):
-        lines = recordings.get(controller)
-        if lines is None:
+        entries = recordings.get(controller)
+        if entries is None:
             term = Term(controller.context.controller_epoch)
-            lines = recordings[controller] = [to_line(term)]
+            entries = recordings[controller] = [(to_line(term), [])]
         effects = handle(controller, event)
-        lines.append(to_line(Handled(event, tuple(effects))))
+        now = Now(len(entries), len(entries))
+        entries.append((to_line(Handled(event, kinds(effects), now)), effects))
         return effects
 
     monkeypatch.setattr(Controller, "handle", recorded)
@@ -29,10 +31,9 @@ def test_each_controller_of_a_run_with_faults_replays_to_its_effects_and_its_sta
     assert not outcome.violations
     assert len(recordings) > 3
     assert sum(map(len, recordings.values())) > 1_000
-    for recorded, lines in recordings.items():
-        term, entries = read(lines)
-        controller = term.begin()
-        for number, entry in enumerate(entries, 1):
-            assert to_line(entry) == lines[number]
-            assert tuple(controller.handle(entry.event)) == entry.effects
-        assert controller.context == recorded.context
+    for recorded, entries in recordings.items():
+        replay = Replay(line for line, _ in entries)
+        replayed = list(replay)
+        assert [to_line(entry) for entry, _ in replayed] == [line for line, _ in entries[1:]]
+        assert [effects for _, effects in replayed] == [effects for _, effects in entries[1:]]
+        assert replay.controller.context == recorded.context

@@ -139,6 +139,7 @@ class BrokerOptions:
     transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_partition_verification_enable: bool
     odradek_transaction_version_max: int
+    odradek_controller_events_max_bytes: int
     request_timeout_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int

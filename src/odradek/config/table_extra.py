@@ -102,6 +102,12 @@ OPTIONS: Final = (
             "is an Odradek broker. The controller's value applies.",
     ),
     Option(
+        "odradek.controller.events.max.bytes", LONG, 0, rule=at_least(0),
+        doc="While this broker is the controller, it records each event of its state machine in "
+            "`controller-events-<controller epoch>.jsonl` in the first of `log.dirs`, up to so "
+            "many bytes for each term. 0: nothing is recorded. The files of two terms are kept.",
+    ),
+    Option(
         "log.validate.records", STRING, "full", rule=one_of("batch", "full"),
         doc="What a leader checks in produced batches: every record, decompressed, as Apache "
             "Kafka does (`full`); or each batch with its checksum, and its records only if that "

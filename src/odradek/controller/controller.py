@@ -49,6 +49,7 @@ class Controller:
     """The cluster's state and what is decided about it, for one controller epoch."""
 
     def __init__(self, *, controller_epoch: int, deletion_enabled: bool = True) -> None:
+        self.deletion_enabled = deletion_enabled
         self._machines = make_machines(controller_epoch, deletion_enabled=deletion_enabled)
 
     @property

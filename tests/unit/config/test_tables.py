@@ -45,6 +45,7 @@ def test_every_option_of_a_3_9_broker_is_declared_as_there():
         "log.validate.records",
         "odradek.connection.responses.max.bytes",
         "odradek.connections.memory.max.bytes",
+        "odradek.controller.events.max.bytes",
         "odradek.flush.before.ack",
         "odradek.http.allowed.hosts",
         "odradek.http.host",

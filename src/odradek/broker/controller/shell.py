@@ -19,14 +19,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import Final, TypeVar, assert_never
 from uuid import UUID
 
 from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.controller.election import ControllerElection, ControllerTerm
+from odradek.broker.controller.event_recorder import EventRecorder
 from odradek.broker.controller.log_end_reader import LogEndReader
+from odradek.broker.controller.notices import Notice
 from odradek.broker.controller.protocols import ControllerOptions, Journal
 from odradek.broker.controller.store import SLICE, ControllerMovedError, ControllerStore, slices
 from odradek.controller.answers import (
@@ -115,21 +116,6 @@ A = TypeVar(
 )
 
 
-class Notice(Enum):
-    """Something that is to be read. A notice that is still in the queue is not added again."""
-
-    CONTROLLER = auto()  # `/controller` was created, removed or changed
-    BROKERS = auto()
-    TOPICS = auto()
-    TOPIC_NODES = auto()  # those in `_changed_topics`
-    DELETIONS = auto()
-    REASSIGNMENTS = auto()
-    ELECTIONS = auto()
-    REBALANCE = auto()  # no watch: the timer for preferred leaders
-    UNCLEAN = auto()  # no watch: unclean election was allowed for the topics in `_unclean_allowed`
-    LOG_DIRS = auto()
-
-
 @dataclass(slots=True)
 class _Request:
     asked: Asked
@@ -149,8 +135,10 @@ class ControllerShell:
         journal: Journal,
         draw_id: Callable[[], UUID],
         log_ends: LogEndReader,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._log_ends = log_ends
+        self._recorder = recorder
         self._store = store
         self._election = election
         self._channels = channels
@@ -163,6 +151,7 @@ class ControllerShell:
         channels.is_registered = self._is_registered
         self.term: ControllerTerm | None = None
         self._machine: Controller | None = None
+        self._handle: Callable[[Event], list[Effect]] | None = None  # of `_machine`
         self._has_loaded = False
         self._term_store: ControllerStore | None = None
         self._asked: _Request | None = None  # the one that is being settled
@@ -343,7 +332,9 @@ class ControllerShell:
         if self.term is None:
             return
         self._journal.note(f"controller epoch {self.term.controller_epoch} ends: {why}")
-        self.term = self._machine = self._term_store = None
+        if self._recorder is not None:
+            self._recorder.end(why)
+        self.term = self._machine = self._term_store = self._handle = None
         self._has_loaded = False
         if self._rebalance is not None:
             self._rebalance.cancel()
@@ -448,6 +439,9 @@ class ControllerShell:
             controller_epoch=term.controller_epoch,
             deletion_enabled=self._options.deletion_enabled,
         )
+        self._handle = self._machine.handle
+        if self._recorder is not None:
+            self._handle = self._recorder.begin(self._machine)
         self._channels.begin(term.controller_epoch)
         await store.set_up_features()
         await self._remove_notices(store)
@@ -510,9 +504,9 @@ class ControllerShell:
     async def _settle(self, event: Event) -> None:
         """One event, and everything that follows from it, in order."""
         machine = self._machine
-        if machine is None:
+        if machine is None or self._handle is None:
             return  # of a term that is over
-        trampoline = Trampoline(machine.handle)
+        trampoline = Trampoline(self._handle)
         for effect in trampoline.settle(event):
             if self._machine is not machine:
                 raise ControllerMovedError("the session ended while an event was settled")

@@ -8,8 +8,10 @@ from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError
+from odradek.broker.controller.event_recorder import EventRecorder
 from odradek.broker.controller.link import ControllerLink
 from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.coord.registry import next_producer_id_block
 from odradek.coord.store import MultiError, Store
@@ -63,6 +65,20 @@ async def allocate_block(
     if answer.error_code:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return answer.producer_id_start, answer.producer_id_len
+
+
+def recorder_of(
+    config: BrokerConfig, world: World, *, note: Callable[[str], None]
+) -> EventRecorder:
+    """Records what is handed to the controller's state machine, if the options ask for it."""
+    return EventRecorder(
+        world.disk,
+        config.log_dirs[0],
+        world.clock,
+        broker_id=config.broker_id,
+        bytes_max=config.odradek_controller_events_max_bytes,
+        note=note,
+    )
 
 
 def link_of(

@@ -60,7 +60,12 @@ from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.neighbours import Neighbours
 from odradek.broker.wiring.options import ControllerOptions, limits_of
-from odradek.broker.wiring.own_controller import ProducerIdBlocks, allocate_block, link_of
+from odradek.broker.wiring.own_controller import (
+    ProducerIdBlocks,
+    allocate_block,
+    link_of,
+    recorder_of,
+)
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.coord.store import Check
@@ -209,6 +214,7 @@ class BrokerParts:
             journal=self.journal,
             draw_id=partial(draw_topic_id, world.random),
             log_ends=LogEndReader(self._neighbours.ask_log_ends, self.tasks),
+            recorder=recorder_of(config, world, note=self.journal.note),
         )
         self.topic_admin = TopicAdmin(
             store=world.store,
