@@ -11,6 +11,7 @@ from uuid import UUID
 from odradek.controller.isr_history import NO_LOG, IsrHistory, LogEnd
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
+from odradek.model.errors import ErrorCode
 from odradek.model.invariants import InvariantError
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
 
@@ -104,6 +105,14 @@ class ControllerContext:
     fenced: dict[int, int] = field(default_factory=dict)
     # Replicas whose log directory failed, by broker.
     offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)
+
+    def registration_error(self, broker: int, broker_epoch: int) -> ErrorCode:
+        """NONE for the present registration of a broker; the broker epoch -1 is not one."""
+        registered = self.brokers.get(broker)
+        if registered is None:
+            return ErrorCode.BROKER_ID_NOT_REGISTERED
+        is_present = registered.broker_epoch == broker_epoch
+        return ErrorCode.NONE if is_present else ErrorCode.STALE_BROKER_EPOCH
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition, in the order in which the topics came to be known."""

@@ -136,8 +136,8 @@ class ServedParts(ReportedParts, Protocol):
         """The partition of `__consumer_offsets` for a group; None: it is not known yet."""
 
     @property
-    def draw_producer_ids(self) -> Callable[[int], Awaitable[tuple[int, int]]]:
-        """Allocates the next block of producer ids for a broker, on the controller."""
+    def draw_producer_ids(self) -> Callable[[int, int], Awaitable[tuple[int, int]]]:
+        """Allocates the next block of producer ids for a broker and its broker epoch."""
 
 
 def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:

@@ -29,17 +29,25 @@ from odradek.wire.schema import Message
 class ProducerIdBlocks:
     """Allocates blocks of producer ids, while this broker is the controller."""
 
-    def __init__(self, store: Store, topic_admin: TopicAdmin) -> None:
+    def __init__(self, store: Store, topic_admin: TopicAdmin, controller: ControllerShell) -> None:
         self._store = store
         self._topic_admin = topic_admin
+        self._controller = controller
 
-    async def draw(self, broker_id: int) -> tuple[int, int]:
+    async def draw(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
         """The first id of the next block, and the number of its ids.
 
         Raises:
-            ApiError: this broker is not the controller, or the store did not answer.
+            ApiError: this broker is not the controller, the requester is not registered with this
+                broker epoch, or the store did not answer.
         """
         guard = self._topic_admin.check_term().token
+        machine = self._controller.machine
+        if machine is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        refusal = machine.context.registration_error(broker_id, broker_epoch)
+        if refusal is not ErrorCode.NONE:
+            raise ApiError(refusal)
         try:
             with store_errors_answered():
                 block = await next_producer_id_block(self._store, broker_id, guard=guard)

@@ -224,7 +224,7 @@ class BrokerParts:
             clock=world.clock,
             random=world.random,
         )
-        blocks = ProducerIdBlocks(world.store, self.topic_admin)
+        blocks = ProducerIdBlocks(world.store, self.topic_admin, self.controller)
         self.draw_producer_ids = blocks.draw
         self.link = link_of(
             config,
