@@ -5,28 +5,37 @@ in-sync follower in the consumer's rack that has the fetch offset: then the foll
 highest log end offset, and among equals the one that caught up last.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.model.cluster import Broker
+from odradek.replica.leader import LeaderReplica
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
 
 
-class ReplicaView(NamedTuple):
-    """An in-sync follower that has the fetch offset."""
-
-    broker: int
-    rack: str | None
-    leo: int
-    caught_up_ms: int
-
-
 def nearest(
-    candidates: Iterable[ReplicaView], *, leader_rack: str | None, client_rack: str
+    leader: LeaderReplica,
+    offset: int,
+    *,
+    brokers: Mapping[int, Broker],
+    leader_rack: str | None,
+    client_rack: str,
 ) -> int | None:
-    """The follower to read from; None means the leader."""
+    """The follower to read from at this offset; None means the leader.
+
+    `brokers` are those that are registered. A follower has the offset if it is between the log
+    start offset and the log end offset of its last fetch.
+    """
     if not client_rack or leader_rack == client_rack:
         return None
-    near = [candidate for candidate in candidates if candidate.rack == client_rack]
-    best = max(near, key=lambda c: (c.leo, c.caught_up_ms, -c.broker), default=None)
-    return best.broker if best is not None else None
+    near = [
+        (progress.leo, progress.caught_up_ms, -follower)
+        for follower, progress in leader.followers.items()
+        if follower in leader.isr.committed
+        and follower in brokers
+        and brokers[follower].rack == client_rack
+        and progress.log_start_offset <= offset <= progress.leo
+    ]
+    return -max(near)[2] if near else None

@@ -46,6 +46,7 @@ from odradek.replica.fetch_session import (
     RequestedPartition,
     SessionPartition,
 )
+from odradek.replica.leader import LeaderReplica
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, sliced_decoder
@@ -76,7 +77,7 @@ class FetchApi:
         knows_topic_id: Callable[[bytes], bool],
         session_slots: int,
         fetch_bytes_max: int,
-        nearest: Callable[[Partition, int, str], int | None] | None = None,
+        nearest: Callable[[LeaderReplica, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
         turns: Turns,
     ) -> None:
@@ -417,7 +418,7 @@ class FetchCall(Waiting):
         nearest, rack = self._api.nearest, self.request.rack_id
         if nearest is None or not rack or not self._may_leave_leader:
             return None
-        return lambda partition, offset: nearest(partition, offset, rack)
+        return lambda leader, offset: nearest(leader, offset, rack)
 
     def _may_read(self, topic: str) -> bool:
         allowed = self._allowed.get(topic)

@@ -38,7 +38,7 @@ _UNKNOWN: Final = -1
 # Looks up the partition of a session's key, for a follower id (-1: a consumer).
 Find = Callable[[PartitionKey, int], "Partition | ErrorCode"]
 # The follower that a consumer should read an offset from (KIP-392); None: this replica.
-Nearest = Callable[[Partition, int], int | None]
+Nearest = Callable[[LeaderReplica, int], int | None]
 
 
 class Fetcher(FetchSession):
@@ -297,7 +297,7 @@ class Reading:
         assert log is not None
         answer = _state(wanted, partition)
         if self._nearest is not None and partition.leader is not None:
-            preferred = self._nearest(partition, wanted.fetch_offset)
+            preferred = self._nearest(partition.leader, wanted.fetch_offset)
             if preferred is not None:
                 self.urgent = True
                 answer.preferred_read_replica = preferred

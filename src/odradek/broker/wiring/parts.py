@@ -82,7 +82,8 @@ from odradek.net.server import Server
 from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
-from odradek.replica.selector import RACK_AWARE, ReplicaView, nearest
+from odradek.replica.leader import LeaderReplica
+from odradek.replica.selector import RACK_AWARE, nearest
 from odradek.replica.throttle import ReplicationQuota
 from odradek.txn.machine import TransactionMachine
 from odradek.wire.api_keys import APIS
@@ -563,18 +564,14 @@ class BrokerParts:
         self.replicas.brokers_changed(frozenset(self.metadata.brokers))
         self.fetchers.metadata_changed()
 
-    def _nearest(self, partition: Partition, offset: int, rack: str) -> int | None:
-        """The follower in the consumer's rack with the records at `offset`, if there is one."""
-        leader, brokers = partition.leader, self.metadata.brokers
-        assert leader is not None
-        candidates = (
-            ReplicaView(follower, brokers[follower].rack, progress.leo, progress.caught_up_ms)
-            for follower, progress in leader.followers.items()
-            if follower in leader.isr.committed
-            and follower in brokers
-            and progress.log_start_offset <= offset <= progress.leo
+    def _nearest(self, leader: LeaderReplica, offset: int, client_rack: str) -> int | None:
+        return nearest(
+            leader,
+            offset,
+            brokers=self.metadata.brokers,
+            leader_rack=self.config.broker_rack,
+            client_rack=client_rack,
         )
-        return nearest(candidates, leader_rack=self.config.broker_rack, client_rack=rack)
 
     def _logs_lost(self, directory: str, lost: list[TopicPartition], error: StorageError) -> None:
         log.error(

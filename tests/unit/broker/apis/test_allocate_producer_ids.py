@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids for brokers that are registered, as in Apache Kafka."""
+"""AllocateProducerIds: blocks of producer ids for registered brokers, as in Apache Kafka."""
 
 import pytest
 from tests.unit.broker.live import play
