@@ -161,7 +161,7 @@ def test_requests_whose_responses_are_not_read_wait_in_the_socket(make_broker):
     with Peer(broker.port) as flooder, Witness(broker.port) as witness:
         sender = threading.Thread(target=flooder.send, args=(hello * count,))
         sender.start()
-        time.sleep(1)
+        sender.join(timeout=1)
         assert sender.is_alive(), "the broker reads more although its responses are not read"
         assert broker.rss_bytes - before < 50 * MIB
         for _ in range(count):
