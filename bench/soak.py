@@ -97,10 +97,17 @@ def store_restarter(zookeeper: Any) -> Callable[[float], None] | None:
     return restart
 
 
-def run(
-    home: pathlib.Path, store: str, *, duration_s: float, rate: float, seed: int, pause_s: float
-) -> dict[str, Any]:
-    """Run one soak. Returns its figures.
+def run(  # noqa: PLR0913 - the options of the command
+    home: pathlib.Path,
+    store: str,
+    row: dict[str, Any],
+    *,
+    duration_s: float,
+    rate: float,
+    seed: int,
+    pause_s: float,
+) -> None:
+    """Run one soak. Its figures are in `row`, also if a comparison fails.
 
     Raises:
         AssertionError, TimeoutError: a check failed, or the cluster does not recover.
@@ -138,6 +145,14 @@ def run(
             watch.stop()
             for worker in workers:
                 worker_ended(worker)
+        row |= {
+            "faults": dict(sorted(faults.counts.items())),
+            "operators": dict(sorted(operators.counts.items())),
+            **{name: load.count for name, load in loads.items()},
+            "unsure transactions": loads["transactions"].outcomes.count("unsure"),
+            "clients that did not end": clients.abandoned,
+            "growth": growth(watch),
+        }
         say("comparing what is there with what was acknowledged")
         heal(clients, brokers)
         for load in loads.values():
@@ -148,14 +163,6 @@ def run(
         say("comparing replicas")
         compare_replicas(home)
         compare_logs(home)
-        return {
-            "faults": dict(sorted(faults.counts.items())),
-            "operators": dict(sorted(operators.counts.items())),
-            **{name: load.count for name, load in loads.items()},
-            "unsure transactions": loads["transactions"].outcomes.count("unsure"),
-            "clients that did not end": dict(clients.abandoned),
-            "growth": growth(watch),
-        }
 
 
 def say(what: str) -> None:
@@ -270,12 +277,12 @@ def main(
     }  # fmt: skip
     say(f"{store}: {minutes:g} minutes, in {home}")
     try:
-        row |= run(home, store, duration_s=minutes * 60, rate=rate, seed=seed, pause_s=pause_s)
+        run(home, store, row, duration_s=minutes * 60, rate=rate, seed=seed, pause_s=pause_s)
     except (AssertionError, TimeoutError) as error:
         traceback.print_exc()
         row["failed"] = f"{type(error).__name__}: {error}"[:1000]
     growing = {name: found["grows"] for name, found in row.get("growth", {}).items()}
-    if any(growing.values()):
+    if any(growing.values()) and "failed" not in row:
         row["failed"] = f"grows: {growing}"
     with RESULTS.open("a") as file:
         file.write(json.dumps(row) + "\n")
