@@ -26,6 +26,8 @@ from rich.table import Table
 
 from odradek.cli.odradek.local import say
 from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import LATEST, list_offsets
+from odradek.client.fetch.requests import FetchLimits, Wanted, fetch
 from odradek.local.directory import ClusterDirectory
 from odradek.local.options import UpOptions, read_log_dirs
 from odradek.local.supervisor import Supervisor
@@ -38,13 +40,6 @@ from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from odradek.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
 )
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -60,7 +55,6 @@ CODECS: Final = (Codec.NONE, Codec.LZ4, Codec.ZSTD, Codec.GZIP)
 RECORDS_MAX: Final = 100_000
 _BATCH_RECORDS: Final = 500
 _FETCH_BYTES: Final = 1 << 20
-_LATEST: Final = -1
 
 
 @dataclass(slots=True)
@@ -216,26 +210,20 @@ async def read_back(bootstrap: str) -> list[Lines]:
     return [task.result() for task in tasks]
 
 
-async def _read_partition(cluster: Cluster, partition: int) -> Lines:
-    end = await _end_offset(cluster, partition)
-    leader = await cluster.leader(TopicPartition(TOPIC, partition))
+async def _read_partition(cluster: Cluster, index: int) -> Lines:
+    partition = TopicPartition(TOPIC, index)
+    end = (await list_offsets(cluster, {partition: LATEST}))[partition].offset
+    leader = await cluster.leader(partition)
+    limits = FetchLimits(_FETCH_BYTES, _FETCH_BYTES)
     read = Lines()
     while read.records < end:
-        wanted = FetchPartition(
-            partition=partition, fetch_offset=read.records, partition_max_bytes=_FETCH_BYTES
-        )
-        topic = FetchTopic(topic=TOPIC, topic_id=cluster.topic_id(TOPIC), partitions=[wanted])
-        request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[topic])
-        answer = await leader.request(request, FetchResponse)
-        _check(answer.error_code, None)
-        data = answer.responses[0].partitions[0]
+        wanted = Wanted(cluster.topic_id(TOPIC), read.records, _FETCH_BYTES)
+        data = (await fetch(leader, {partition: wanted}, limits))[partition]
         _check(data.error_code, None)
         before = read.records
         _count(memoryview(data.records or b""), read)
         if read.records == before:
-            raise DemoFailedError(
-                f"{TOPIC}-{partition}: no record at offset {before}, the end is {end}"
-            )
+            raise DemoFailedError(f"{partition}: no record at offset {before}, the end is {end}")
     return read
 
 
@@ -247,18 +235,6 @@ def _count(records: memoryview, read: Lines) -> None:
             # A fetch returns whole batches, so the first one may begin below the fetch offset.
             if record.offset == read.records:
                 read.add(record)
-
-
-async def _end_offset(cluster: Cluster, partition: int) -> int:
-    leader = await cluster.leader(TopicPartition(TOPIC, partition))
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
-    topic = ListOffsetsTopic(name=TOPIC, partitions=[asked])
-    answer = await leader.request(
-        ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse
-    )
-    listed = answer.topics[0].partitions[0]
-    _check(listed.error_code, None)
-    return listed.offset
 
 
 # ----------------------------------------------------------------------------------- verdicts

@@ -25,13 +25,14 @@ from odradek.client.admin.partitions import (
 from odradek.client.cluster import FETCH, Cluster
 from odradek.client.connection import Connection
 from odradek.client.fetch.offsets import EARLIEST, list_offsets
+from odradek.client.fetch.requests import FetchLimits, Wanted, fetch
+from odradek.client.kafka_errors import check
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.placement.sizing import BATCH_BYTES, Throughput
 from odradek.record.batch import BatchHeader, iter_batches
 from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch, iter_records
-from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -49,7 +50,6 @@ _UNDER_WAY: Final = 5
 _SETTLE_S: Final = 30.0
 _LOOK_S: Final = 0.005
 _FETCH_BYTES: Final = 4 << 20
-_FETCH_BY_NAME: Final = 12
 _PRODUCE_VERSION_MAX: Final = 9
 
 
@@ -248,13 +248,12 @@ async def _produce(connection: Connection, partition: TopicPartition, batch: byt
 
 async def _read(cluster: Cluster, partition: TopicPartition, size_bytes: int) -> float:
     """The time to read this many bytes from the start."""
-    connection = await cluster.leader(partition, FETCH)
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     offset = got = 0
     while got < size_bytes:
         before = got
-        for header, _ in await _fetch(connection, partition, offset):
+        for header, _ in await _fetch(cluster, partition, offset):
             offset = header.next_offset
             got += header.size_bytes
         if got == before:
@@ -263,31 +262,14 @@ async def _read(cluster: Cluster, partition: TopicPartition, size_bytes: int) ->
 
 
 async def _fetch(
-    connection: Connection, partition: TopicPartition, offset: int
+    cluster: Cluster, partition: TopicPartition, offset: int
 ) -> list[tuple[BatchHeader, memoryview]]:
     """Batches from an offset on; empty at the end of the log."""
-    request = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=_FETCH_BYTES,
-        session_epoch=-1,
-        topics=[
-            FetchTopic(
-                topic=partition.topic,
-                partitions=[
-                    FetchPartition(
-                        partition=partition.partition,
-                        fetch_offset=offset,
-                        partition_max_bytes=_FETCH_BYTES,
-                    )
-                ],
-            )
-        ],
-    )
-    response = await connection.request(request, FetchResponse, version_max=_FETCH_BY_NAME)
-    (answer,) = response.responses[0].partitions
-    if answer.error_code:
-        raise ApiError(ErrorCode(answer.error_code))
+    connection = await cluster.leader(partition, FETCH)
+    wanted = Wanted(cluster.topic_id(partition.topic), offset, _FETCH_BYTES)
+    limits = FetchLimits(_FETCH_BYTES, _FETCH_BYTES)
+    answer = (await fetch(connection, {partition: wanted}, limits))[partition]
+    check(answer.error_code)
     data = memoryview(answer.records or b"")
     return [(header, data[at : at + header.size_bytes]) for at, header in iter_batches(data)]
 
@@ -312,10 +294,9 @@ async def sample_keys(cluster: Cluster, topic: str, count: int) -> list[bytes | 
 async def _keys_of(
     cluster: Cluster, partition: TopicPartition, offset: int, count: int
 ) -> list[bytes | None]:
-    connection = await cluster.leader(partition, FETCH)
     keys: list[bytes | None] = []
     while len(keys) < count:
-        batches = await _fetch(connection, partition, offset)
+        batches = await _fetch(cluster, partition, offset)
         if not batches:
             break
         for header, batch in batches:

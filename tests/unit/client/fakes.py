@@ -30,6 +30,7 @@ class FakeCluster:
         self.settings = settings or ClientSettings()
         self.metadata = ClusterMetadata()
         self.partitions = partitions
+        self.leader = 1
         self.topics = {"t"}
         self.answers = []  # of requests: a message, an exception, or a function of the request
         self.asked = []
@@ -42,14 +43,16 @@ class FakeCluster:
         self.refreshed += 1
         await asyncio.sleep(0.001)
         answer = MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host="b", port=1)],
+            brokers=[MetadataResponseBroker(node_id=n, host="b", port=n) for n in (1, 2)],
             topics=[
                 MetadataResponseTopic(
                     name=name,
                     error_code=0 if name in self.topics else 3,
                     topic_id=name.encode().ljust(16),
                     partitions=[
-                        MetadataResponsePartition(partition_index=i, leader_id=1, leader_epoch=0)
+                        MetadataResponsePartition(
+                            partition_index=i, leader_id=self.leader, leader_epoch=self.leader - 1
+                        )
                         for i in range(self.partitions if name in self.topics else 0)
                     ],
                 )

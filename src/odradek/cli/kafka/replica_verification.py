@@ -16,22 +16,15 @@ from odradek.cli.kafka.clients.client_flags import check_addresses, unmade, usag
 from odradek.cli.kafka.support.flags import Parser
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import list_offsets
+from odradek.client.fetch.requests import DEBUGGING_CONSUMER, FetchLimits, Wanted, fetch
 from odradek.client.settings import ClientSettings
+from odradek.config.option import INT_MAX
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import iter_batches
-from odradek.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-    ReplicaState,
-)
+from odradek.wire.messages.fetch import PartitionData
 
 _LOGGER: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
-_DEBUGGER: Final = -2
-_STATE_FROM: Final = 15
 _PAUSE_S: Final = 1.0
 
 
@@ -188,35 +181,20 @@ class Verification:
     async def _fetch(
         self, cluster: Cluster, broker: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Held]:
-        topics: dict[str, FetchTopic] = {}
-        for name, index in partitions:
-            part = FetchPartition(
-                partition=index,
-                fetch_offset=self._next[TopicPartition(name, index)],
-                partition_max_bytes=self._fetch_bytes,
+        wanted = {
+            partition: Wanted(
+                cluster.topic_id(partition.topic), self._next[partition], self._fetch_bytes
             )
-            topic = FetchTopic(topic=name, topic_id=cluster.topic_id(name))
-            topics.setdefault(name, topic).partitions.append(part)
-        request = FetchRequest(max_wait_ms=self._wait_ms, min_bytes=1, topics=list(topics.values()))
+            for partition in partitions
+        }
+        limits = FetchLimits(INT_MAX, self._fetch_bytes, wait_ms_max=self._wait_ms)
         try:
             connection = await cluster.broker(broker)
-            api_key = FetchRequest.SCHEMA.api_key
-            assert api_key is not None
-            if connection.version_of(api_key) >= _STATE_FROM:
-                request.replica_state = ReplicaState(replica_id=_DEBUGGER)
-            else:
-                request.replica_id = _DEBUGGER
-            answer = await connection.request(request, FetchResponse)
+            answer = await fetch(connection, wanted, limits, replica_id=DEBUGGING_CONSUMER)
         except (ConnectionError, OdradekError) as error:
             _log("WARN", f"Broker {broker} cannot be read: {error}")
             return {}
-        names = {cluster.topic_id(name): name for name in topics}
-        return {
-            TopicPartition(topic.topic or names[topic.topic_id], data.partition_index): _held(data)
-            for topic in answer.responses
-            for data in topic.partitions
-            if not data.error_code
-        }
+        return {p: _held(data) for p, data in answer.items() if not data.error_code}
 
     def _compare(self, partition: TopicPartition, replicas: Mapping[int, Held]) -> None:
         """Compare the batches that all replicas hold, and record the largest lag."""

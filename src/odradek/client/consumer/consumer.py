@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 from odradek.client.closing import Closing
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.fetched import ConsumerRecord
-from odradek.client.consumer.fetcher import ConsumerFetcher
+from odradek.client.consumer.fetcher import RESETS, ConsumerFetcher
 from odradek.client.consumer.settings import ConsumerSettings
 from odradek.client.consumer.subscription import SubscriptionState
 from odradek.client.errors import (
@@ -37,7 +37,6 @@ from odradek.model.partition import TopicPartition
 if TYPE_CHECKING:
     from odradek.client.consumer.coordinator import ConsumerCoordinator, Offsets, RebalanceListener
 
-_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _TOPIC_NEVER: Final = (
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -293,10 +292,10 @@ class Consumer(Closing):
             offset = committed.get(partition)
             if offset is not None:
                 self._assigned.seek(partition, offset.offset, offset.leader_epoch)
-            elif self._settings.offset_reset in _RESETS:
-                self._assigned.reset(partition, _RESETS[self._settings.offset_reset])
+            elif self._settings.offset_reset in RESETS:
+                self._assigned.reset(partition, RESETS[self._settings.offset_reset])
         without = [partition for partition in without if partition not in committed]
-        if without and self._settings.offset_reset not in _RESETS:
+        if without and self._settings.offset_reset not in RESETS:
             raise NoOffsetError(
                 "Undefined offset with no reset policy for partitions: "
                 f"[{', '.join(map(str, without))}]"

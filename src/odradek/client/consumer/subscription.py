@@ -20,8 +20,6 @@ class AssignedPartition:
         "log_start_offset",
         "needs_reset",
         "offset",
-        "preferred_replica",
-        "preferred_until_s",
         "visit",
     )
 
@@ -33,8 +31,6 @@ class AssignedPartition:
         self.end_offset = NO_OFFSET  # the high watermark of the last response
         self.last_stable_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
-        self.preferred_replica = -1
-        self.preferred_until_s = 0.0
         # Changes with every seek: records fetched before the seek are dropped.
         self.visit = visit
 

@@ -241,6 +241,33 @@ def test_a_temporary_error_is_retried_with_new_metadata():
     consuming(then, [b"a"])
 
 
+def test_a_partition_is_in_one_fetch_at_a_time_also_when_its_leader_changes():
+    """Otherwise both brokers return the records, and the position moves back."""
+
+    async def then(consumer, log):
+        read, held = log.request, asyncio.Event()
+
+        async def request(message, answer, **options):
+            first = isinstance(message, FetchRequest) and not log.fetches
+            found = await read(message, answer, **options)
+            if first:
+                await held.wait()
+            return found
+
+        log.cluster.connection.request = request
+        consumer.assign([T0])
+        await consumer.poll(100)
+        log.cluster.leader = 2
+        await log.cluster.refresh(["t"])
+        records = await consumer.poll(100)
+        held.set()
+        records += await consumer.poll(1000)
+        records += await consumer.poll(1000)
+        assert [record.value for record in records] == [b"a", b"b"]
+
+    consuming(then, [b"a", b"b"])
+
+
 def test_a_permanent_error_is_raised():
     async def then(consumer, log):
         log.refusals[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
