@@ -78,6 +78,8 @@ class _Sockets(selectors.SelectSelector):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """`loop.time()` is the simulated time in seconds since the start of the run."""
 
+    get_debug = bool  # False; asyncio calls it for each future, and a type costs no Python frame
+
     def __init__(self) -> None:
         self._sockets = _Sockets()
         super().__init__(self._sockets)
@@ -144,28 +146,38 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     # --------------------------------------------------------------------------- one turn
 
     def _run_once(self) -> None:
+        """As many turns as there are: asyncio would call this once for each turn."""
         ready, timers = self._next, self._timers
-        if ready:
-            self._turns += 1
-            if self._turns > TURNS_MAX:
-                raise RuntimeError(f"livelock: {TURNS_MAX} turns at {self._now_s} s")
-        else:
-            self._turns = 0
-            if self._sockets.used > _OWN_SOCKETS:
-                self._process_events(self._sockets.select(0))  # type: ignore[attr-defined]
-            while timers and timers[0][2]._cancelled:  # noqa: SLF001
-                heappop(timers)
-            if not ready:
-                if not timers:
-                    raise RuntimeError("deadlock: every task waits and no timer is set")
-                self._now_s = max(self._now_s, timers[0][0])
-        now_s = self._now_s
-        while timers and timers[0][0] <= now_s:
-            ready.append(heappop(timers)[2])
-        for _ in range(len(ready)):
-            due = ready.popleft()
-            if not due._cancelled:  # noqa: SLF001
-                due._run()  # noqa: SLF001 - as asyncio does
+        popped = ready.popleft
+        while True:
+            if ready:
+                self._turns += 1
+                if self._turns > TURNS_MAX:
+                    raise RuntimeError(f"livelock: {TURNS_MAX} turns at {self._now_s} s")
+            else:
+                self._turns = 0
+                self._wait()
+            now_s = self._now_s
+            while timers and timers[0][0] <= now_s:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                due = popped()
+                if not due._cancelled:  # noqa: SLF001
+                    due._run()  # noqa: SLF001 - as asyncio does
+            if self._stopping:  # type: ignore[attr-defined]
+                return
+
+    def _wait(self) -> None:
+        """Nothing is ready: advance the time to the next timer."""
+        ready, timers = self._next, self._timers
+        if self._sockets.used > _OWN_SOCKETS:
+            self._process_events(self._sockets.select(0))  # type: ignore[attr-defined]
+        while timers and timers[0][2]._cancelled:  # noqa: SLF001
+            heappop(timers)
+        if not ready:
+            if not timers:
+                raise RuntimeError("deadlock: every task waits and no timer is set")
+            self._now_s = max(self._now_s, timers[0][0])
 
 
 def _nothing() -> None:
