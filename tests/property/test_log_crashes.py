@@ -260,6 +260,7 @@ class LogLife(RuleBasedStateMachine):
     @invariant()
     def what_leads_into_the_log_says_what_is_in_it(self) -> None:
         log = self.log
+        log.validate()
         found = batches_of(log)
         assert [(h.base_offset, h.next_offset, data) for h, data in found] == self.batches
         for header, _ in found:

@@ -35,6 +35,7 @@ from odradek.log.flushing import FlushDone, Flusher
 from odradek.log.index.transactions import AbortedTransaction, collect
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log_config import NEVER, LogConfig, LogHost
+from odradek.log.log_state import check
 from odradek.log.partition_metadata import PARTITION_METADATA, encode_metadata
 from odradek.log.producer_replay import note_producer, rebuild_producers, write_snapshot
 from odradek.log.producer_state import NO_OFFSET, ActiveProducer, ProducerState
@@ -157,6 +158,10 @@ class Log:
         self._index_interval_bytes = config.index_interval_bytes
         self._flush_at = min(NEVER, self.recovery_point + config.flush_messages)
         self._roll_after = _LOOK
+
+    def validate(self) -> None:
+        """Check what holds between two operations: see `odradek.log.log_state.check`."""
+        check(self)
 
     # --------------------------------------------------------------------------- appending
 

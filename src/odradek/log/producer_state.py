@@ -40,11 +40,13 @@ are replayed.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.invariants import InvariantError
 from odradek.record.batch import NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
 from odradek.record.control import ControlType, Marker
 from odradek.record.crc32c import crc32c
@@ -138,6 +140,14 @@ class _Producer:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+
+    def check_batches(self, partition: object, producer_id: int, leo: int) -> None:
+        offsets = [batch.last_offset for batch in self.batches]
+        is_ordered = all(first < then for first, then in pairwise(offsets))
+        if not is_ordered or len(offsets) > BATCHES_REMEMBERED or (offsets and offsets[-1] >= leo):
+            raise InvariantError(
+                f"{partition}: batches {offsets} of producer {producer_id}; the LEO is {leo}"
+            )
 
     def is_expired(self, wall_ms: WallMs, expiration_ms: int) -> bool:
         return (
@@ -352,12 +362,44 @@ class ProducerState:
         return high_watermark if first == NO_OFFSET else min(first, high_watermark)
 
     def _find_first_unstable(self) -> None:
+        self.first_unstable_offset = self._lowest_unstable()
+
+    def _lowest_unstable(self) -> int:
         # Open ones are in offset order; ended ones are in the order of their ends, and few.
         first = min(self._unreplicated, default=NO_OFFSET)
         ongoing = next(iter(self._ongoing), NO_OFFSET)
         if first == NO_OFFSET or NO_OFFSET < ongoing < first:
             first = ongoing
-        self.first_unstable_offset = first
+        return first
+
+    def validate(self, partition: object, *, leo: int, high_watermark: int) -> None:
+        """Check what holds between two operations on the log of `partition`.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        if self.first_unstable_offset != self._lowest_unstable():
+            raise InvariantError(
+                f"{partition}: first unstable offset {self.first_unstable_offset} is wrong"
+            )
+        for first_offset, marker_offset in self._unreplicated.items():
+            if not max(first_offset, high_watermark) <= marker_offset < leo:
+                raise InvariantError(
+                    f"{partition}: the transaction [{first_offset}, {marker_offset}] holds back "
+                    f"the LSO; the HW is {high_watermark}, the LEO {leo}"
+                )
+        if not self._producers:
+            return
+        ongoing = {}
+        for producer_id, producer in self._producers.items():
+            producer.check_batches(partition, producer_id, leo)
+            if producer.transaction_first_offset != NO_OFFSET:
+                ongoing[producer.transaction_first_offset] = producer_id
+        is_ordered = all(first < then for first, then in pairwise(self._ongoing))
+        if ongoing != self._ongoing or not is_ordered or (ongoing and max(ongoing) >= leo):
+            raise InvariantError(
+                f"{partition}: open transactions {self._ongoing} are not {ongoing}"
+            )
 
     # ------------------------------------------------------------------------- housekeeping
 

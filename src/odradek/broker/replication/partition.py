@@ -22,6 +22,7 @@ from odradek.log.producer_state import NO_OFFSET
 from odradek.log.slices import Appended, UnexpectedOffsetError
 from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import ErrorCode
+from odradek.model.invariants import InvariantError, hold
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from odradek.record.batch import BatchHeader
 from odradek.record.validate import ValidationRules
@@ -143,6 +144,44 @@ class Partition:
         if self.leader is None:
             return False
         return len(self.leader.isr.committed) < len(self.replicas) - len(self.adding)
+
+    def validate(self) -> None:
+        """Check what holds between two requests, of this replica and of its log.
+
+        The logs of in-sync followers are on other brokers: a leader that has just been elected, or
+        whose follower has lost its disk, does not know where they end.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        name, log, leader = self.topic_partition, self.log, self.leader
+        if log is not None and not log.gone:
+            log.validate()
+        leads = self.error is ErrorCode.NONE
+        hold(leads is (leader is not None), name, "it is served if and only if it is led here")
+        hold(not self.is_removed or log is None, name, "it is removed, and has a log")
+        if leader is None:
+            hold(not self._produces, name, "a produce request waits for a broker that follows")
+            return
+        isr = leader.isr
+        if log is None or not leader.high_watermark <= leader.leo <= log.leo:
+            raise InvariantError(
+                f"{name}: the leader has HW {leader.high_watermark}, LEO {leader.leo}"
+            )
+        if log.high_watermark != leader.high_watermark:
+            raise InvariantError(
+                f"{name}: HW {leader.high_watermark} is {log.high_watermark} in the log"
+            )
+        if {*self.replicas} - leader.followers.keys() != {self.leader_id}:
+            raise InvariantError(
+                f"{name}: {self.leader_id} leads {[*leader.followers]} of {self.replicas}"
+            )
+        if self.leader_id not in isr.committed or not isr.maximal.issubset(self.replicas):
+            raise InvariantError(f"{name}: {isr} of the leader {self.leader_id} of {self.replicas}")
+        if self._produces and self._produces[0][0] <= leader.high_watermark:
+            raise InvariantError(
+                f"{name}: a produce request waits for offset {self._produces[0][0]}"
+            )
 
     # ------------------------------------------------------------------------ roles
 
