@@ -52,6 +52,10 @@ log = logging.getLogger(__name__)
 
 # A new leader may receive LeaderAndIsr a moment after its followers: after the first errors the
 # follower asks again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
+# Logged with each truncation to what the leader has.
+TRUNCATED: Final = (
+    "%s is cut from %d to %d%s; the log of its leader, broker %d in leader epoch %d, %s"
+)
 _FIRST_PAUSE_MS: Final = 10
 
 _EARLIEST: Final = -2
@@ -515,7 +519,7 @@ def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> 
     loss = f", below the high watermark {held.high_watermark}: committed records are lost"
     log.log(
         logging.WARNING if is_loss else logging.INFO,
-        "%s is cut from %d to %d%s; the log of its leader, broker %d in leader epoch %d, %s",
+        TRUNCATED,
         partition.topic_partition,
         held.leo,
         offset,

@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.broker.cluster import features
+from odradek.broker.replication import replica_fetcher
 from odradek.log.disk import StorageError
 from odradek.sim.checks.checkers import LogChecker
 from odradek.sim.checks.coverage import watched
 from odradek.sim.checks.history import History
+from odradek.sim.checks.invariants import validated
 from odradek.sim.checks.open_transactions import OpenTransactions
 from odradek.sim.checks.replication import ReplicationChecker, Tally
 from odradek.sim.clients.all_clients import AllClients
@@ -61,13 +63,6 @@ PROBE_S: Final = 1.0
 _COLLECT_AFTER: Final = 1_000_000  # new objects, minus freed ones
 # replica.lag.time.max.ms: longer than most faults, or shorter.
 LAGS_MS: Final = ("2000", "4000", "30000")
-# Log messages of brokers that are counted.
-_HAPPENED: Final = {
-    "loaded __consumer_offsets": "group coordinators loaded",
-    "loaded __transaction_state": "transaction coordinators loaded",
-    "prepared transactions": "failovers between decision and end",
-    "open for too long": "transactions timed out",
-}
 BROKER_PROPERTIES: Final = {
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "4000",
@@ -227,7 +222,8 @@ def simulate(
     simulation = Simulation(seed, options, keep_trace=keep_trace)
     # When the loop is closed, waiting tasks are cancelled, which is not an error.
     with (
-        watched(simulation.outcome.pairs),
+        watched(simulation.outcome.pairs, simulation.outcome.happened),
+        validated(simulation.violated),
         _listening(lambda _record: None),
         _collecting_seldom(),
         asyncio.Runner(loop_factory=SimulatedLoop) as runner,
@@ -324,7 +320,7 @@ class Simulation:
         if outcome.book is not None:
             outcome.commits = outcome.book.commits
             outcome.generations = outcome.book.generations
-        outcome.happened = self._workload.happened
+        outcome.happened.update(self._workload.happened)
 
     async def _play(self) -> None:
         for broker in self.cluster.brokers:
@@ -414,14 +410,11 @@ class Simulation:
     def _logged(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self.trace(f"log: {text}")
-        if " is cut from " in text:
+        if record.msg == replica_fetcher.TRUNCATED:
             self._replication.tally.truncations += 1
         if record.msg == features.CHANGED:
             level = int(text.split()[2])
             self._replication.transaction_version_used("a broker", level)
-        for words, what in _HAPPENED.items():
-            if words in text:
-                self._workload.happened[what] += 1
         error = record.exc_info[1] if record.exc_info else None
         # Disk errors are expected; but each must be handled where it occurs.
         is_expected = isinstance(error, StorageError) and record.funcName != "task_failed"
