@@ -130,8 +130,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
             ApiError: UNSUPPORTED_VERSION, no version is supported by both sides.
             ConnectionError: the connection is closed or was lost, or no response came in time.
         """
-        api_key = message.SCHEMA.api_key
-        assert api_key is not None, message
+        api_key = message.SCHEMA.request_key
         version = self.version_of(api_key, version_max=version_max)
         async with self._in_flight:
             body = self._send(api_key, version, message)

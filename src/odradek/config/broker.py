@@ -268,6 +268,12 @@ class BrokerConfig(BrokerOptions):
         """The value of an option for one listener: the listener's, or else the general one."""
         return self.values.get(f"{LISTENER_PREFIX}{listener.lower()}.{name}", self.values[name])
 
+    def number(self, name: str) -> int:
+        """The value of an option that is always a number."""
+        value = self.values[name]
+        assert isinstance(value, int), name
+        return value
+
     def unknown(self) -> list[str]:
         """The names that are set and not known."""
         return sorted(name for name in self._set_names() if find(name) is None)
@@ -381,13 +387,7 @@ def _check_together(config: BrokerConfig) -> None:
 
 def _demands(config: BrokerConfig) -> Mapping[str, bool]:
     """The conditions between options, with Kafka's text for each that is violated."""
-    values, topic = config.values, config.topic_defaults
-
-    def number(name: str) -> int:
-        value = values[name]
-        assert isinstance(value, int), name
-        return value
-
+    values, topic, number = config.values, config.topic_defaults, config.number
     advertised_points = [end_point.listener for end_point in config.advertised_listeners]
     generated = config.broker_id_generation_enable
     return {

@@ -347,9 +347,7 @@ _RESIZED_BY_HALVES: Final = (
 
 
 def _check_resized(name: str, current: BrokerConfig, candidate: BrokerConfig) -> None:
-    before, after = current.values[name], candidate.values[name]
-    assert isinstance(before, int)
-    assert isinstance(after, int)
+    before, after = current.number(name), candidate.number(name)
     if before // 2 <= after <= before * 2:
         return
     if name == "log.cleaner.threads":

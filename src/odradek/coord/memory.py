@@ -381,25 +381,25 @@ class MemoryStore:
         def change(draft: Draft) -> str:
             if make_parents:
                 return draft.create_with_parents(operation, session=self._session)
-            made = draft.single(operation, session=self._session)
-            assert isinstance(made, str)
-            return made
+            return draft.single(operation, session=self._session)
 
         return await self._request("create", lambda: self._tree.write(change))
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        stat = await self._single("set_data", SetData(path, data, version))
-        assert isinstance(stat, Stat)
-        return stat
+        operation = SetData(path, data, version)
 
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._single("delete", Delete(path, version))
-
-    async def _single(self, name: str, operation: Operation) -> Result:
-        def change(draft: Draft) -> Result:
+        def change(draft: Draft) -> Stat:
             return draft.single(operation, session=self._session)
 
-        return await self._request(name, lambda: self._tree.write(change))
+        return await self._request("set_data", lambda: self._tree.write(change))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        operation = Delete(path, version)
+
+        def change(draft: Draft) -> None:
+            draft.single(operation, session=self._session)
+
+        await self._request("delete", lambda: self._tree.write(change))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         def change(draft: Draft) -> list[Result]:

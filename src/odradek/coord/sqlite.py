@@ -338,26 +338,20 @@ class SqliteStore:
         operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
         session = self._check_session()
 
-        def change(draft: Draft) -> Result:
+        def change(draft: Draft) -> str:
             if make_parents:
                 return draft.create_with_parents(operation, session=session)
             return draft.single(operation, session=session)
 
-        made = await self._write(change)
-        assert isinstance(made, str)
-        return made
+        return await self._write(change)
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        stat = await self._single(SetData(path, data, version))
-        assert isinstance(stat, Stat)
-        return stat
+        operation, session = SetData(path, data, version), self._check_session()
+        return await self._write(lambda draft: draft.single(operation, session=session))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._single(Delete(path, version))
-
-    async def _single(self, operation: Operation) -> Result:
-        session = self._check_session()
-        return await self._write(lambda draft: draft.single(operation, session=session))
+        operation, session = Delete(path, version), self._check_session()
+        await self._write(lambda draft: draft.single(operation, session=session))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         session = self._check_session()

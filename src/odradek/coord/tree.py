@@ -15,7 +15,7 @@ A `Draft` collects changes over nodes that it only reads. A multi that fails cha
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never, overload
 
 from odradek.coord.store import (
     ANY_VERSION,
@@ -136,6 +136,12 @@ class Draft:
         self._accept(step)
         return results
 
+    @overload
+    def single(self, operation: Create, *, session: int) -> str: ...
+    @overload
+    def single(self, operation: SetData, *, session: int) -> Stat: ...
+    @overload
+    def single(self, operation: Delete | Check, *, session: int) -> None: ...
     def single(self, operation: Operation, *, session: int) -> Result:
         """Apply one operation.
 
@@ -154,13 +160,13 @@ class Draft:
         while self._find_drafted(parent) is None:
             missing.append(parent)
             parent = parent_of(parent)
-        creates = [Create(path) for path in reversed(missing)]
-        try:
-            result = self.multi([*creates, operation], session=session)[-1]
-        except MultiError as error:
-            raise error.cause from None
-        assert isinstance(result, str)
-        return result
+        check_path(operation.path)
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._wall_ms, session)
+        for path in reversed(missing):
+            step.create(Create(path))
+        made = step.create(operation)
+        self._accept(step)
+        return made
 
     def expire(self, ephemerals: Sequence[str]) -> None:
         """Remove the ephemeral nodes of a session that has ended."""
@@ -200,7 +206,7 @@ class _Step:
         check_path(operation.path)
         match operation:
             case Create():
-                return self._create(operation)
+                return self.create(operation)
             case SetData(path, data, version):
                 node = self._expect(path, version)._replace(
                     data=data, modified_id=self._transaction_id, modified_ms=self._wall_ms
@@ -217,7 +223,7 @@ class _Step:
             case _:
                 assert_never(operation)
 
-    def _create(self, operation: Create) -> str:
+    def create(self, operation: Create) -> str:
         path = operation.path
         parent_path = parent_of(path)
         parent = self._get(parent_path)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
 from kazoo.exceptions import (  # type: ignore[import-untyped]
@@ -494,31 +494,31 @@ class ZooKeeperStore:
         operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
         if make_parents:
             return await self._make(operation, root=self._root)
-        made = await self._write(operation, root=self._root)
-        assert isinstance(made, str)
-        return made
+        return await self._write(operation, root=self._root)
 
     async def _make(self, operation: Create, *, root: str) -> str:
         """Create a node and its missing ancestors."""
         try:
-            made = await self._write(operation, root=root)
+            return await self._write(operation, root=root)
         except NoNodeError:
             with suppress(NodeExistsError):  # another client has created it already
                 await self._make(Create(parent_of(operation.path)), root=root)
-            made = await self._write(operation, root=root)
-        assert isinstance(made, str)
-        return made
+            return await self._write(operation, root=root)
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         self._check_session()
-        stat = await self._write(SetData(path, data, version), root=self._root)
-        assert isinstance(stat, Stat)
-        return stat
+        return await self._write(SetData(path, data, version), root=self._root)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._check_session()
         await self._write(Delete(path, version), root=self._root)
 
+    @overload
+    async def _write(self, operation: Create, *, root: str) -> str: ...
+    @overload
+    async def _write(self, operation: SetData, *, root: str) -> Stat: ...
+    @overload
+    async def _write(self, operation: Delete, *, root: str) -> None: ...
     async def _write(self, operation: Operation, *, root: str) -> Result:
         check_path(operation.path)
         message = message_of(operation, root=root, is_secured=self._is_secured)

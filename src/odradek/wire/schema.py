@@ -130,6 +130,12 @@ class Schema:
         self.sliced_decoders: dict[int, Callable[..., Any]] = {}
         self.sliced_encoders: dict[int, Callable[..., Any]] = {}
 
+    @property
+    def request_key(self) -> int:
+        """The API key of a request or a response; a part of one has none."""
+        assert self.api_key is not None, self.name
+        return self.api_key
+
 
 @dataclass_transform(kw_only_default=True)
 class MessageType(type):

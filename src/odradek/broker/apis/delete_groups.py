@@ -39,6 +39,7 @@ def _delete(groups: GroupShell, session: Session, group_id: str) -> ErrorCode:
     coordinator = groups.find(group_id, may_be_empty=True)
     if isinstance(coordinator, ErrorCode):
         return coordinator
-    answer = groups.ask(coordinator, lambda number: DeleteGroup(number, group_id))
-    assert isinstance(answer, PartitionsAnswer), answer  # it never waits
-    return answer.error
+    deleted = groups.ask_now(
+        coordinator, lambda number: DeleteGroup(number, group_id), PartitionsAnswer
+    )
+    return deleted.error

@@ -27,7 +27,7 @@ def heartbeat(groups: GroupShell, session: Session, request: HeartbeatRequest) -
         if coordinator is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             coordinator = ErrorCode.NONE
         return HeartbeatResponse(error_code=coordinator)
-    answer = groups.ask(
+    answer = groups.ask_now(
         coordinator,
         lambda number: Heartbeat(
             request=number,
@@ -36,6 +36,6 @@ def heartbeat(groups: GroupShell, session: Session, request: HeartbeatRequest) -
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
         ),
+        HeartbeatAnswer,
     )
-    assert isinstance(answer, HeartbeatAnswer), answer  # it never waits
     return HeartbeatResponse(error_code=answer.error)

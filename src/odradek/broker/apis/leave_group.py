@@ -50,11 +50,11 @@ def leave_group(
         )
         for member in members
     )
-    answer = groups.ask(
+    answer = groups.ask_now(
         coordinator,
         lambda number: Leave(request=number, group_id=request.group_id, members=leaving),
+        LeaveAnswer,
     )
-    assert isinstance(answer, LeaveAnswer), answer  # it never waits
     if api_version < _MANY_SINCE:
         return LeaveGroupResponse(error_code=answer.members[0])
     return LeaveGroupResponse(

@@ -48,8 +48,9 @@ def offset_delete(
     if isinstance(coordinator, ErrorCode):
         return OffsetDeleteResponse(error_code=coordinator)
     partitions = tuple(each for each, error in errors.items() if error is ErrorCode.NONE)
-    answer = groups.ask(coordinator, lambda number: DeleteOffsets(number, group_id, partitions))
-    assert isinstance(answer, PartitionsAnswer), answer  # it never waits
+    answer = groups.ask_now(
+        coordinator, lambda number: DeleteOffsets(number, group_id, partitions), PartitionsAnswer
+    )
     if answer.error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=answer.error)
     return _response(request, {**errors, **answer.partitions})

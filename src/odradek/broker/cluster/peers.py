@@ -111,8 +111,7 @@ class Peer:
         self._channel = None
 
     async def _exchange(self, channel: Channel, request: Message) -> Message:
-        key = request.SCHEMA.api_key
-        assert key is not None
+        key = request.SCHEMA.request_key
         version = VERSIONS[ApiKey(key)]
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
@@ -138,8 +137,7 @@ def framed(
     request: Message, version: int, correlation_id: int, client_id: str
 ) -> tuple[bytes, bytes]:
     """A request as a frame, in two pieces."""
-    key = request.SCHEMA.api_key
-    assert key is not None
+    key = request.SCHEMA.request_key
     head = encode_request_header(key, version, correlation_id, client_id)
     body = encoder(type(request), version)(request)
     return (len(head) + len(body)).to_bytes(4, "big") + head, body

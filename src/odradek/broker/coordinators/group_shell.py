@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
 from odradek.broker.coordinators.coordinator_log import CoordinatorLog, CoordinatorTopic
 from odradek.broker.coordinators.coordinator_requests import CoordinatorRequests
@@ -41,6 +41,8 @@ from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.coordinator import Loaded, Resigned
+
+Known = TypeVar("Known", bound=AnyAnswer)
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +120,14 @@ class GroupShell:
     ) -> AnyAnswer | asyncio.Future[AnyAnswer]:
         """Hand in the event of a request, made from its number; the answer, if it is known."""
         return self._requests.ask(lambda number: self._handle(coordinator, event(number)))
+
+    def ask_now(
+        self, coordinator: Coordinator, event: Callable[[int], Event], kind: type[Known]
+    ) -> Known:
+        """Hand in the event of a request that never waits; its answer."""
+        answer = self.ask(coordinator, event)
+        assert isinstance(answer, kind), answer
+        return answer
 
     def _handle(self, coordinator: Coordinator, event: Event) -> None:
         coordinator.handle(event)

@@ -501,9 +501,7 @@ class ConsumerCoordinator:
             async with asyncio.timeout(self._settings.client.request_timeout_ms / 1000):
                 connection = await self._connection()
                 request = LeaveGroupRequest(group_id=self._group_id)
-                api_key = LeaveGroupRequest.SCHEMA.api_key
-                assert api_key is not None
-                if connection.version_of(api_key) >= _IDENTITIES_FROM:
+                if connection.version_of(LeaveGroupRequest.SCHEMA.request_key) >= _IDENTITIES_FROM:
                     request.members = [MemberIdentity(member_id=self._member_id, reason=reason)]
                 else:
                     request.member_id = self._member_id

@@ -170,12 +170,10 @@ async def _wanted(
     flags: Flags,
 ) -> Offsets:
     """The requested offsets, which may be out of bounds."""
-    if flags.has("to-offset"):
-        offset = flags.integer("to-offset", bits=64)
-        assert offset is not None
+    if (offset := flags.integer("to-offset", bits=64)) is not None:
         return dict.fromkeys(partitions, offset)
-    if flags.has("shift-by"):
-        return await _shifted(cluster, group_id, partitions, flags)
+    if (by := flags.integer("shift-by", bits=64)) is not None:
+        return await _shifted(cluster, group_id, partitions, by)
     if not flags.has("from-file"):
         names = ", ".join(f"[{name}]" for name in SCENARIOS)
         parser.fail(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
@@ -206,10 +204,8 @@ async def _at(cluster: Cluster, partitions: Collection[TopicPartition], time_ms:
 
 
 async def _shifted(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition], flags: Flags
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition], by: int
 ) -> Offsets:
-    by = flags.integer("shift-by", bits=64)
-    assert by is not None
     committed = await committed_offsets(cluster, group_id)
     for partition in partitions:
         if partition not in committed:
