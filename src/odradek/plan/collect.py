@@ -368,35 +368,30 @@ async def _open_transactions(
 
     Timestamps come from the producers' clocks and do not prove an age: coordinators are asked.
     """
-    from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
-
     led = [partition for partition, held in picture.partitions.items() if held.leader >= 0]
     specs = dict.fromkeys(sorted(led), LATEST)
     ends = await try_to_list_offsets(cluster, specs)
     stable = await try_to_list_offsets(cluster, specs, reads_committed=True)
-    found: dict[TopicPartition, list[OpenProducer]] = {}
+    are_open = []
     for partition in specs:
         end, last_stable = ends[partition], stable[partition]
         if isinstance(end, ApiError) or isinstance(last_stable, ApiError):
             continue
-        if last_stable.offset >= end.offset:
-            continue
-        connection = await cluster.leader(partition)
-        topic = wire.TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
-        response = await connection.request(
-            wire.DescribeProducersRequest(topics=[topic]), wire.DescribeProducersResponse
-        )
+        if last_stable.offset < end.offset:
+            are_open.append(partition)
+    found: dict[TopicPartition, list[OpenProducer]] = {}
+    for partition, producers in (await admin_groups.describe_producers(cluster, are_open)).items():
+        if isinstance(producers, ApiError):
+            raise producers
         found[partition] = [
             OpenProducer(
                 producer.producer_id,
                 producer.producer_epoch,
-                producer.current_txn_start_offset,
-                producer.last_timestamp,
+                producer.transaction_start_offset,
+                producer.last_timestamp_ms,
             )
-            for topic_response in response.topics
-            for p in topic_response.partitions
-            for producer in p.active_producers
-            if producer.current_txn_start_offset >= 0
+            for producer in producers
+            if producer.transaction_start_offset >= 0
         ]
     open_ids = {producer.producer_id for producers in found.values() for producer in producers}
     known = await admin_groups.transactions_of(cluster, open_ids)

@@ -37,22 +37,20 @@ from odradek.client.arrow.kernel import (
     Kernel,
     kernel,
 )
+from odradek.client.fetch.aborted import AbortedBatches
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
-    CONTROL_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     OVERHEAD_BYTES,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     iter_batches,
     whole_batches_end,
 )
 from odradek.record.compression import DECOMPRESSED_BYTES_MAX
-from odradek.record.control import ControlType, read_marker
 from odradek.record.crc32c import crc32c
 from odradek.record.records import InvalidRecordError, iter_records, records_bytes
 from odradek.wire.messages.fetch import AbortedTransaction
@@ -168,12 +166,12 @@ class PartitionDecoder:
 
     def _pieces(self, view: memoryview, aborted: Iterable[AbortedTransaction]) -> Iterator[_Piece]:
         gathered = _CollectedBatches(view)
-        skip = _Aborted(aborted)
+        skip = AbortedBatches(aborted)
         self._seen = self.next_offset
         try:
             for position, header in iter_batches(view):
                 self._check(view, position, header)
-                skipped = skip.is_aborted(header, view, position)
+                skipped = skip.skips(header, view, position)
                 after = header.base_offset + header.last_offset_delta + 1
                 if after > self.next_offset and not skipped and header.record_count:
                     if self.end is not None and header.base_offset >= self.end:
@@ -340,33 +338,6 @@ class _CollectedBatches:
         piece = _Piece(body, self.rows, self._positions, self._types, self._first, self._last)
         self._clear()
         return piece
-
-
-class _Aborted:
-    """Producers whose batches are skipped: from an aborted transaction's first offset to its
-    marker.
-    """
-
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._waiting = sorted(
-            ((each.first_offset, each.producer_id) for each in aborted), reverse=True
-        )
-        self._producers: set[int] = set()
-
-    def is_aborted(self, header: BatchHeader, view: memoryview, position: int) -> bool:
-        """Whether a batch yields no records: it is aborted, or a control batch."""
-        while self._waiting and self._waiting[-1][0] <= header.last_offset:
-            self._producers.add(self._waiting.pop()[1])
-        if header.attributes & CONTROL_BIT:
-            if header.producer_id in self._producers:
-                marker = read_marker(view[position : position + header.size_bytes])
-                if marker is not None and marker.type is ControlType.ABORT:
-                    self._producers.discard(header.producer_id)
-            return True
-        return header.attributes & TRANSACTIONAL_BIT != 0 and header.producer_id in self._producers
-
-
-# ------------------------------------------------------------------------------------ arrays
 
 
 def _buffer(data: Any) -> Any:

@@ -5,14 +5,15 @@ Control batches are never returned. With read_committed, batches of aborted tran
 skipped; the response lists these by producer id and first offset.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from odradek.client.fetch.aborted import AbortedBatches
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import BatchHeader, Bytes, has_valid_crc, iter_batches
-from odradek.record.control import ControlType, read_marker
 from odradek.record.records import iter_records
+from odradek.wire.messages.fetch import AbortedTransaction
 
 
 class ConsumerRecord(NamedTuple):
@@ -29,13 +30,6 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
 
 
-class Aborted(NamedTuple):
-    """An aborted transaction in a Fetch response."""
-
-    producer_id: int
-    first_offset: int
-
-
 class CompletedFetch:
     """The records of one partition in one Fetch response."""
 
@@ -46,7 +40,7 @@ class CompletedFetch:
         *,
         offset: int,
         visit: int,
-        aborted: Sequence[Aborted] | None,
+        aborted: Iterable[AbortedTransaction],
         checks_crcs: bool,
     ) -> None:
         self.partition = partition
@@ -55,8 +49,7 @@ class CompletedFetch:
         self.next_offset = offset  # of the next record to return
         self.leader_epoch = -1  # of the last returned record
         self._data = memoryview(data)
-        self._aborted = sorted(aborted or (), key=lambda a: a.first_offset)
-        self._skips_aborted = aborted is not None
+        self._aborted = AbortedBatches(aborted)
         self._checks_crcs = checks_crcs
         self._records = self._walk()
 
@@ -75,13 +68,12 @@ class CompletedFetch:
 
     def _walk(self) -> Iterator[ConsumerRecord]:
         topic, index = self.partition
-        open_aborted: set[int] = set()
         try:
             for position, header in iter_batches(self._data):
                 if self._checks_crcs:
                     _check_crc(self._data, position, header)
-                batch = self._data[position : position + header.size_bytes]
-                if not self._is_skipped(header, batch, open_aborted):
+                if not self._aborted.skips(header, self._data, position):
+                    batch = self._data[position : position + header.size_bytes]
                     stamp = int(header.timestamp_type) if header.max_timestamp >= 0 else -1
                     epoch = header.leader_epoch
                     for key, value, timestamp, headers, offset in iter_records(batch):
@@ -100,18 +92,6 @@ class CompletedFetch:
             raise ApiError(
                 error.code, f"{self.partition} at offset {self.next_offset}: {error.message}"
             ) from None
-
-    def _is_skipped(self, header: BatchHeader, batch: Bytes, open_aborted: set[int]) -> bool:
-        """Whether a batch is a control batch or, with read_committed, aborted."""
-        if self._skips_aborted:
-            while self._aborted and self._aborted[0].first_offset <= header.last_offset:
-                open_aborted.add(self._aborted.pop(0).producer_id)
-        if header.is_control:
-            marker = read_marker(batch)
-            if marker is not None and marker.type is ControlType.ABORT:
-                open_aborted.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in open_aborted
 
 
 def _check_crc(data: memoryview, position: int, header: BatchHeader) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.fetched import Aborted, CompletedFetch, ConsumerRecord
+from odradek.client.consumer.fetched import CompletedFetch, ConsumerRecord
 from odradek.client.consumer.settings import ConsumerSettings
 from odradek.client.consumer.subscription import SubscriptionState
 from odradek.client.errors import NoOffsetError
@@ -140,17 +140,12 @@ class ConsumerFetcher:
         assigned.log_start_offset = data.log_start_offset
         if not data.records:
             return
-        aborted = None
-        if self._settings.reads_committed:
-            aborted = [
-                Aborted(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()
-            ]
         fetched = CompletedFetch(
             partition,
             data.records,
             offset=position.offset,
             visit=position.visit,
-            aborted=aborted,
+            aborted=data.aborted_transactions or (),
             checks_crcs=self._settings.checks_crcs,
         )
         self._buffer.append(fetched)

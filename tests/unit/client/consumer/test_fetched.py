@@ -2,12 +2,13 @@
 
 import pytest
 
-from odradek.client.consumer.fetched import Aborted, CompletedFetch
+from odradek.client.consumer.fetched import CompletedFetch
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
+from odradek.wire.messages.fetch import AbortedTransaction
 
 T0 = TopicPartition("t", 0)
 
@@ -31,7 +32,7 @@ def marker(base, producer, kind):
     )
 
 
-def fetched(*batches, offset=0, aborted=None, checks_crcs=True):
+def fetched(*batches, offset=0, aborted=(), checks_crcs=True):
     return CompletedFetch(
         T0, b"".join(batches), offset=offset, visit=1, aborted=aborted, checks_crcs=checks_crcs
     )
@@ -70,7 +71,7 @@ def test_read_committed_skips_aborted_batches():
         marker(5, 1, ControlType.COMMIT),
     ]
 
-    it = fetched(*data, aborted=[Aborted(1, 0)])
+    it = fetched(*data, aborted=[AbortedTransaction(producer_id=1, first_offset=0)])
 
     assert values(it) == [(1, b"b0"), (3, b"a1")]
     assert it.next_offset == 6
