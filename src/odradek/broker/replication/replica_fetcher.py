@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError, framed
 from odradek.broker.replication.partition import Partition
 from odradek.broker.serving.tasks import Tasks
-from odradek.log.disk import StorageError
+from odradek.log.disk import NO_DESCRIPTORS, StorageError
 from odradek.log.log import Log
 from odradek.log.slices import UnexpectedOffsetError
 from odradek.model.clock import Clock, MonotonicMs
@@ -379,7 +379,7 @@ class ReplicaFetcher:
                 self._throttle(key, followed, data)
         except StorageError as error:
             self._storage_failed(error)
-            self.leave(partition)
+            self._after_storage_error(key, followed, error)
         except (ApiError, UnexpectedOffsetError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
             self._hold_back(key, followed, self._options.backoff_ms)
@@ -448,6 +448,15 @@ class ReplicaFetcher:
             followed.pause_ms = 2 * pause_ms
             self._hold_back(key, followed, pause_ms)
 
+    def _after_storage_error(self, key: Key, followed: _Followed, error: StorageError) -> None:
+        """Fetch again later if only file descriptors ran out: the log directory stays online, so
+        the controller has no reason to send LeaderAndIsr again.
+        """
+        if error.errno in NO_DESCRIPTORS:
+            self._hold_back(key, followed, self._options.backoff_ms)
+        else:
+            self.leave(followed.partition)
+
     def _hold_back(self, key: Key, followed: _Followed, pause_ms: int) -> None:
         """Fetch this partition again after a pause; the others continue."""
         self._set_aside(key, followed)
@@ -489,6 +498,7 @@ class ReplicaFetcher:
                 held.truncate_fully_and_start_at(verdict.restart_at)
         except StorageError as error:
             self._storage_failed(error)
+            self._after_storage_error(key, followed, error)
         except (PeerError, ApiError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
             self._hold_back(key, followed, self._options.backoff_ms)

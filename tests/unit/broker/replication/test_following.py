@@ -1,6 +1,7 @@
 """A follower against a leader whose answers the test writes."""
 
 import asyncio
+import errno
 import logging
 
 import pytest
@@ -463,6 +464,32 @@ def test_a_disk_that_fails_takes_the_partition_off_and_the_others_go_on():
         live.disk.faults.clear()
 
     follow(story, partitions=3)
+
+
+def test_a_follower_that_ran_out_of_file_descriptors_fetches_again():
+    """The log directory stays online, and no LeaderAndIsr request follows."""
+
+    async def story(live, leader):
+        live.disk.faults.append(DiskFault("write", live.log().directory, errno.EMFILE))
+        leader.reply(answer(part(records=batch(0, b"a"))))
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert live.log().leo == 0
+        leader.reply(answer(part(records=batch(0, b"a"))))
+        await live.until(lambda: live.log().leo == 1)
+
+    follow(story)
+
+
+def test_a_follower_that_ran_out_of_file_descriptors_truncates_again():
+    async def story(live, leader):
+        live.disk.faults.append(DiskFault("create", live.log().directory, errno.EMFILE))
+        leader.reply(answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)))
+        await live.until(lambda: len(leader.fetches) == 2)
+        leader.reply(answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)))
+        await live.until(lambda: live.log().leo == 40)
+        live.log().validate()
+
+    follow(story, start=40, end=43)
 
 
 def test_a_connection_that_is_made_after_the_stop_is_closed():
