@@ -127,9 +127,7 @@ _CALLS: Final = {"add": "createAcls", "remove": "deleteAcls", "list": "describeA
 
 def command_line() -> Parser:
     parser = Parser("This tool helps to manage acls on kafka.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection(controllers=True)
     parser.value("authorizer", metavar="class", help="Kafka's AclAuthorizer (deprecated).")
     parser.value(
         "authorizer-properties", metavar="zookeeper.connect=host:port",

@@ -65,8 +65,7 @@ def _uncaught(why: str) -> int:
 
 def command_line() -> Parser:
     parser = Parser("This tool helps to retrieve broker version information.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection()
     parser.common()
     return parser
 

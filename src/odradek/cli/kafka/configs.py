@@ -89,9 +89,7 @@ def command_line() -> Parser:
         "broker, ip or client-metrics"
     )
     parser.value("zookeeper", metavar="host:port", help="ZooKeeper, while no broker runs.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection(controllers=True)
     parser.flag("alter", help="Change options of an entity.")
     parser.flag("describe", help="Show options of entities.")
     parser.flag("all", help="With --describe: all options, not only those set dynamically.")

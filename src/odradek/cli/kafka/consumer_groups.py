@@ -124,8 +124,7 @@ def command_line() -> Parser:
         "This tool helps to list all consumer groups, describe a consumer group, delete consumer "
         "group info, or reset consumer group offsets."
     )
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection()
     parser.flag("list", help="List the groups.")
     parser.flag("describe", help="Show offsets and lag of groups, or their members or state.")
     parser.flag("delete", help="Delete groups without members.")

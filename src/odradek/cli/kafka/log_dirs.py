@@ -32,8 +32,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def command_line() -> Parser:
     parser = Parser("This tool helps to query log directory usage on the specified brokers.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection()
     parser.flag("describe", help="Show directories and the replicas in them.")
     parser.value("topic-list", metavar="a,b", help="Only replicas of these topics.")
     parser.value("broker-list", metavar="1,2", help="Only these brokers.")

@@ -108,9 +108,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def command_line() -> Parser:
     parser = Parser("This tool helps to move topic partitions between replicas.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection(controllers=True)
     parser.flag(
         "verify", help="Show the progress of a reassignment; clear throttles when it is complete."
     )

@@ -95,7 +95,6 @@ _BARE: Final = frozenset({"zookeeper-shell"})
 
 
 def script_name(tool: str) -> str:
-    """The name of a tool's console script."""
     return tool if tool in _BARE else f"kafka-{tool}"
 
 

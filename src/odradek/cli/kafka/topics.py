@@ -95,8 +95,7 @@ def _first_call(flags: Flags) -> str:
 
 def command_line() -> Parser:
     parser = Parser("This tool helps to create, delete, describe, or change a topic.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.connection()
     parser.flag("list", help="List the topics.")
     parser.flag("create", help="Create a topic.")
     parser.flag("delete", help="Delete topics.")

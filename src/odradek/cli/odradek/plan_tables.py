@@ -50,7 +50,6 @@ def loads_table(
     before: Mapping[TopicPartition, Sequence[int]],
     after: Mapping[TopicPartition, Sequence[int]],
 ) -> None:
-    """Print the load of each broker before and after the plan."""
     sizes = {partition: held.size_bytes for partition, held in picture.partitions.items()}
     now, then = loads(picture.racks, before, sizes), loads(picture.racks, after, sizes)
     same = before is after

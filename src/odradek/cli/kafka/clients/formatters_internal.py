@@ -6,7 +6,8 @@ cannot be parsed, are skipped.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Final
 
 from odradek.cli.kafka.support.dump_log_decoders import as_tree
@@ -28,6 +29,7 @@ from odradek.wire.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from odradek.wire.messages.transaction_state import TransactionLogKey
+from odradek.wire.schema import Message
 
 _NEW: Final = "org.apache.kafka.tools.consumer."
 _GROUPS: Final = "kafka.coordinator.group.GroupMetadataManager$"
@@ -70,40 +72,30 @@ def _part(version: int, data: dict[str, Any]) -> dict[str, Any]:
     return {"version": version, "data": data}
 
 
-def _offsets_json(key: bytes, value: bytes | None) -> str | None:
-    version = version_of(key)
-    if version not in OFFSET_KEYS:
-        return None
-    name, _ = decoded(OffsetCommitKey, key)
-    committed = None
-    if value is not None:
-        message, value_version = decoded(OffsetCommitValue, value)
-        committed = _part(value_version, as_tree(message, value_version))
-    return _json(_part(version, as_tree(name, version)), committed)
+def _as_json(
+    versions: Collection[int],
+    key_class: type[Message],
+    value_of: Callable[[bytes], tuple[Message, int]],
+) -> Show:
+    """Shows the records with a key of these versions; `value_of` returns a value's version, too."""
+
+    def show(key: bytes, value: bytes | None) -> str | None:
+        version = version_of(key)
+        if version not in versions:
+            return None
+        name, _ = decoded(key_class, key)
+        shown = None
+        if value is not None:
+            message, value_version = value_of(value)
+            shown = _part(value_version, as_tree(message, value_version))
+        return _json(_part(version, as_tree(name, version)), shown)
+
+    return show
 
 
-def _groups_json(key: bytes, value: bytes | None) -> str | None:
-    version = version_of(key)
-    if version != GROUP_KEY:
-        return None
-    name, _ = decoded(GroupMetadataKey, key)
-    group = None
-    if value is not None:
-        message, value_version = decoded(GroupMetadataValue, value)
-        group = _part(value_version, as_tree(message, value_version))
-    return _json(_part(version, as_tree(name, version)), group)
-
-
-def _transactions_json(key: bytes, value: bytes | None) -> str | None:
-    version = version_of(key)
-    if version != 0:
-        return None
-    name, _ = decoded(TransactionLogKey, key)
-    state = None
-    if value is not None:
-        value_version = version_of(value)
-        state = _part(value_version, as_tree(transaction_value(value), value_version))
-    return _json(_part(version, as_tree(name, version)), state)
+def _transaction(value: bytes) -> tuple[Message, int]:
+    version = version_of(value)
+    return transaction_value(value), version
 
 
 # --------------------------------------------------------------------- as Scala prints it
@@ -184,9 +176,13 @@ def _transactions_text(key: bytes, value: bytes | None) -> str | None:
 
 
 _SHOWN: Final[dict[str, Show]] = {
-    f"{_NEW}OffsetsMessageFormatter": _offsets_json,
-    f"{_NEW}GroupMetadataMessageFormatter": _groups_json,
-    f"{_NEW}TransactionLogMessageFormatter": _transactions_json,
+    f"{_NEW}OffsetsMessageFormatter": _as_json(
+        OFFSET_KEYS, OffsetCommitKey, partial(decoded, OffsetCommitValue)
+    ),
+    f"{_NEW}GroupMetadataMessageFormatter": _as_json(
+        {GROUP_KEY}, GroupMetadataKey, partial(decoded, GroupMetadataValue)
+    ),
+    f"{_NEW}TransactionLogMessageFormatter": _as_json({0}, TransactionLogKey, _transaction),
     f"{_GROUPS}OffsetsMessageFormatter": _offsets_text,
     f"{_GROUPS}GroupMetadataMessageFormatter": _groups_text,
     f"{_TRANSACTIONS}TransactionLogMessageFormatter": _transactions_text,

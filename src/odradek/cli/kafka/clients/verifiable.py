@@ -7,14 +7,12 @@ from odradek.cli.kafka.support.arguments import CommandLine
 
 
 def emit(name: str, **event: object) -> None:
-    """Print one event as a line of JSON."""
     now_ms = time.time_ns() // 1_000_000
     line = {"timestamp": now_ms, "name": name, **event}
     print(json.dumps(line, separators=(",", ":"), ensure_ascii=False), flush=True)
 
 
 def add_connection(parser: CommandLine) -> None:
-    """Add `--bootstrap-server` and its former name `--broker-list`."""
     servers = "HOST1:PORT1[,HOST2:PORT2[...]]"
     text = "as --bootstrap-server (deprecated)"
     parser.value("bootstrap-server", metavar=servers, help="brokers to connect to", either=True)

@@ -69,7 +69,6 @@ def _print_scram_error(user: str, error: ApiError, *, asked: bool) -> None:
 
 
 async def describe_ips(cluster: Cluster, names: Sequence[str]) -> None:
-    """Print quotas of addresses."""
     await _print_quotas(cluster, ["ips"], names)
 
 

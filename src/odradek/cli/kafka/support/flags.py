@@ -175,6 +175,14 @@ class Parser:
         """An option that may have a value."""
         self._add(Option(names, OPTIONAL, metavar, help, **more))
 
+    def connection(self, *, controllers: bool = False) -> None:
+        """Declare the addresses to connect to, and --command-config."""
+        self.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
+        if controllers:
+            self.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
+        text = "Client properties, one key=value a line."
+        self.value("command-config", metavar="file", help=text)
+
     def common(self) -> None:
         """Declare --help and --version, which every tool has."""
         self.flag("help", help="Print this.")

@@ -329,7 +329,6 @@ def to_csv(reset: Mapping[str, Offsets], *, with_group: bool) -> str:
 
 
 def print_reset(reset: Mapping[str, Offsets]) -> None:
-    """The table of new offsets."""
     if reset:
         print(f"\n{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}")
     for group_id in hash_order(reset, string_hash):

@@ -56,7 +56,6 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def double(value: float) -> str:
-    """A float in the format of Java's `Double.toString`."""
     if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
         return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")  # noqa: PLR0124
     if value == 0 or 1e-3 <= abs(value) < 1e7:
