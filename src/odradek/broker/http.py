@@ -51,7 +51,6 @@ Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """A response with a value as JSON."""
     return Response(status, "application/json", json.dumps(value).encode() + b"\n")
 
 
@@ -113,7 +112,6 @@ class HttpServer:
         return cast("int", self._listening.sockets[0].getsockname()[1])
 
     def stop(self) -> None:
-        """Stop listening, and close all connections."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None

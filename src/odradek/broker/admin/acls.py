@@ -23,6 +23,8 @@ from odradek.coord.layout_security import (
 from odradek.coord.store import Create, Store
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.delete_acls import DeleteAclsFilter
+from odradek.wire.messages.describe_acls import DescribeAclsRequest
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
@@ -107,6 +109,19 @@ class AclFilter(NamedTuple):
             and self.operation in (AclOperation.ANY, entry.operation)
             and self.permission in (PERMISSION_ANY, permission_of(entry))
         )
+
+
+def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """The filter of a request, with codes that are not checked yet."""
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
 
 
 def permission_of(entry: AclEntry) -> int:

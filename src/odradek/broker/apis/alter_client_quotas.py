@@ -25,7 +25,6 @@ from odradek.wire.messages.alter_client_quotas import (
 async def alter_client_quotas(
     admin: ClientAdmin, session: Session, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Alter the quotas of each entity."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
         outcome = AlteredEntry(

@@ -7,18 +7,17 @@ Versions:
     v2  flexible
 """
 
-from collections import Counter
+from functools import partial
 
 from odradek.broker.admin.configs import ConfigAdmin
-from odradek.broker.apis.describe_configs import BROKER, TOPIC, check_may
-from odradek.broker.apis.incremental_alter_configs import check_once
+from odradek.broker.apis.describe_configs import BROKER, TOPIC
+from odradek.broker.apis.incremental_alter_configs import alter_each
 from odradek.broker.serving.session import Session
 from odradek.config.dynamic import is_per_broker, replace_broker, replace_topic
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 
@@ -27,22 +26,9 @@ async def alter_configs(
     admin: ConfigAdmin, session: Session, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """Replace the options of each resource."""
-    response = AlterConfigsResponse(throttle_time_ms=0)
-    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    for resource in request.resources:
-        key = resource.resource_type, resource.resource_name
-        outcome = AlterConfigsResourceResponse(
-            error_message=None, resource_type=key[0], resource_name=key[1]
-        )
-        try:
-            check_may(session, *key, describe=False)
-            check_once(times[key])
-            await _replace(admin, resource, validate_only=request.validate_only)
-        except ApiError as error:
-            outcome.error_code = error.code
-            outcome.error_message = error.message
-        response.responses.append(outcome)
-    return response
+    replace = partial(_replace, admin, validate_only=request.validate_only)
+    outcomes = await alter_each(session, request.resources, replace)
+    return AlterConfigsResponse(throttle_time_ms=0, responses=outcomes)
 
 
 async def _replace(

@@ -36,7 +36,6 @@ async def alter_user_scram_credentials(
     *,
     is_controller: bool,
 ) -> AlterUserScramCredentialsResponse:
-    """Alter the credentials of each user."""
     response = AlterUserScramCredentialsResponse()
     users: dict[str, list[_Change]] = {}
     asked: list[_Change] = [*request.deletions, *request.upsertions]

@@ -13,8 +13,8 @@ from odradek.broker.admin.acls import (
     PATTERN_LITERAL,
     PATTERN_PREFIXED,
     AclAdmin,
-    AclFilter,
     Binding,
+    filter_of,
     permission_of,
 )
 from odradek.broker.admin.topics import store_errors_answered
@@ -52,15 +52,7 @@ async def delete_acls(
 
 
 async def _delete(admin: AclAdmin, asked: DeleteAclsFilter) -> list[Binding]:
-    wanted = AclFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
-    )
+    wanted = filter_of(asked)
     wanted.check()
     found = await admin.describe(wanted)
     await admin.delete(found)

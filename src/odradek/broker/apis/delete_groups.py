@@ -24,7 +24,6 @@ from odradek.wire.messages.delete_groups import (
 def delete_groups(
     groups: GroupShell, session: Session, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
-    """Delete each group on its own."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=name, error_code=_delete(groups, session, name))

@@ -13,7 +13,7 @@ from odradek.broker.admin.acls import (
     PATTERN_LITERAL,
     PATTERN_PREFIXED,
     AclAdmin,
-    AclFilter,
+    filter_of,
     permission_of,
 )
 from odradek.broker.admin.topics import store_errors_answered
@@ -33,15 +33,7 @@ async def describe_acls(
     admin: AclAdmin, session: Session, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
     """List the matching ACLs by resource."""
-    wanted = AclFilter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
+    wanted = filter_of(request)
     try:
         session.check_cluster(AclOperation.DESCRIBE)
         admin.check_configured("No Authorizer is configured on the broker")

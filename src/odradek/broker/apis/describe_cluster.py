@@ -23,7 +23,6 @@ _CONTROLLERS: Final = 2
 def describe_cluster(
     cache: MetadataCache, session: Session, request: DescribeClusterRequest, *, cluster_id: str
 ) -> DescribeClusterResponse:
-    """Answer from the metadata cache."""
     if request.endpoint_type != _BROKERS:
         error = (
             ErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -27,7 +27,6 @@ from odradek.wire.messages.describe_groups import (
 def describe_groups(
     groups: GroupShell, session: Session, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Describe each group on its own."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         described = _describe(groups, session, group_id)

@@ -24,7 +24,6 @@ from odradek.wire.messages.describe_producers import (
 def describe_producers(
     replicas: ReplicaManager, session: Session, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe the producers of each partition."""
     response = DescribeProducersResponse()
     for topic in request.topics:
         refusal = _refusal(session, topic.name)

@@ -24,7 +24,6 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 async def describe_user_scram_credentials(
     admin: ClientAdmin, session: Session, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe the credentials of each user."""
     response = DescribeUserScramCredentialsResponse(error_message=None)
     try:
         session.check_cluster(AclOperation.DESCRIBE)

@@ -25,7 +25,6 @@ VERSION_2_SINCE: Final = 5
 async def end_txn(
     transactions: TransactionShell, session: Session, request: EndTxnRequest, api_version: int
 ) -> EndTxnResponse:
-    """Have the coordinator end the transaction."""
     name = request.transactional_id
     if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -19,7 +19,6 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def heartbeat(groups: GroupShell, session: Session, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Extend a member's session."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     coordinator = groups.find(request.group_id)

@@ -12,7 +12,9 @@ Versions:
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.apis.describe_configs import (
@@ -30,42 +32,49 @@ from odradek.config.dynamic import (
     is_per_broker,
 )
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages import alter_configs
+from odradek.wire.messages.alter_configs import AlterConfigsResourceResponse
 from odradek.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+R = TypeVar("R", AlterConfigsResource, alter_configs.AlterConfigsResource)
 
 
 async def incremental_alter_configs(
     admin: ConfigAdmin, session: Session, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Alter the options of each resource."""
-    response = IncrementalAlterConfigsResponse(throttle_time_ms=0)
-    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    for resource in request.resources:
+    alter = partial(_alter, admin, validate_only=request.validate_only)
+    outcomes = await alter_each(session, request.resources, alter)
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=outcomes)
+
+
+async def alter_each(
+    session: Session, resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+) -> list[AlterConfigsResourceResponse]:
+    """Alter each resource on its own; one that is named more than once is refused."""
+    outcomes = []
+    times = Counter((r.resource_type, r.resource_name) for r in resources)
+    for resource in resources:
         key = resource.resource_type, resource.resource_name
         outcome = AlterConfigsResourceResponse(
             error_message=None, resource_type=key[0], resource_name=key[1]
         )
         try:
             check_may(session, *key, describe=False)
-            check_once(times[key])
-            await _alter(admin, resource, validate_only=request.validate_only)
+            _check_once(times[key])
+            await alter(resource)
         except ApiError as error:
             outcome.error_code = error.code
             outcome.error_message = error.message
-        response.responses.append(outcome)
-    return response
+        outcomes.append(outcome)
+    return outcomes
 
 
-def check_once(times: int) -> None:
-    """Refuse a resource that a request names more than once.
-
-    Raises:
-        ApiError: INVALID_REQUEST.
-    """
+def _check_once(times: int) -> None:
     if times > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 

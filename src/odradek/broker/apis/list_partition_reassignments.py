@@ -25,7 +25,6 @@ from odradek.wire.messages.list_partition_reassignments import (
 async def list_partition_reassignments(
     controller: ControllerShell, session: Session, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Have the controller list them."""
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     names = None

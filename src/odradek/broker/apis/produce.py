@@ -208,7 +208,6 @@ class ProduceApi:
             self._account(call)
 
     def answer(self, call: "ProduceCall") -> tuple[bytes]:
-        """Encode the response and count it."""
         header = call.header
         throttle_ms = self._account(call)
         return (

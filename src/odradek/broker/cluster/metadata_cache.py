@@ -64,7 +64,6 @@ class MetadataCache:
 
     @property
     def partition_count(self) -> int:
-        """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self._topics.values())
 
     @property
@@ -73,15 +72,12 @@ class MetadataCache:
         return self._topics
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """A topic by its name."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> TopicMetadata | None:
-        """A topic by its id."""
         return self._by_id.get(topic_id)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic by its id."""
         topic = self.topic_by_id(topic_id)
         return topic.name if topic is not None else None
 

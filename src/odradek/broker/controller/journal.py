@@ -85,7 +85,6 @@ def _is_about(
 
 
 def as_json(entry: Entry) -> Mapping[str, Any]:
-    """An entry as `/journal` shows it."""
     at = {"at_ms": entry.at_ms, "number": entry.number}
     decision = entry.what
     if isinstance(decision, str):

@@ -535,11 +535,9 @@ class ControllerStore:
             self._check_term(result)
 
     async def remove_elections(self) -> None:
-        """Remove `/admin/preferred_replica_election`."""
         await self._write_all([[Delete(layout.PREFERRED_REPLICA_ELECTION)]])
 
     async def remove_deletions(self, names: Sequence[str]) -> None:
-        """Remove requests for deletion."""
         await self._write_all([[Delete(layout.delete_topic_path(name))] for name in names])
 
     async def remove_topics(self, names: Sequence[str]) -> tuple[str, ...]:

@@ -260,7 +260,6 @@ class CoordinatorTopic(Generic[M]):
         return read_clocks(self.clock)
 
     def carry_out(self, coordinator: CoordinatorLog[M], effect: object) -> None:
-        """Carry out an effect of a machine."""
         match effect:
             case Note(text):
                 log.info("%s: %s", coordinator, text)
@@ -270,7 +269,6 @@ class CoordinatorTopic(Generic[M]):
                 self.perform(coordinator, effect)
 
     def record_skipped(self, coordinator: CoordinatorLog[M], offset: int, reason: str) -> None:
-        """Count and log a corrupt record."""
         self.corrupt_records += 1
         log.error("%s: skipped a corrupt record at offset %d: %s", coordinator, offset, reason)
 

@@ -118,7 +118,6 @@ class TransactionShell:
         partitions: Collection[TopicPartition],
         client_version: int,
     ) -> ErrorCode:
-        """Partitions join a transaction."""
         answer = await self._ask(
             transactional_id,
             lambda request: AddPartitions(
@@ -195,7 +194,6 @@ class TransactionShell:
     # ----------------------------------------------------------------------------- time
 
     def wall_ms(self) -> WallMs:
-        """Wall time, which transactions have."""
         return self._clock.wall_ms()
 
     def abort_timed_out(self) -> None:

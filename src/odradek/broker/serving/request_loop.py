@@ -115,7 +115,6 @@ class RequestLoop:
     # ------------------------------------------------------------ a FrameHandler
 
     def connected(self, connection: Connection) -> None:
-        """Give the client a session."""
         connection.session = Session(
             authorizer=self._authorizer,
             client_host=connection.peer_host,

@@ -4,7 +4,7 @@ General functions are in `odradek.client.admin.topics`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from odradek.client.admin.topics import Outcome, any_broker, ask_controller
 from odradek.client.cluster import Cluster
@@ -203,6 +203,31 @@ class Acl(NamedTuple):
     permission: int
 
 
+def _filter(wanted: Acl) -> dict[str, Any]:
+    """The fields of a filter, which are the same in DescribeAcls and DeleteAcls."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _acl(resource: Any, entry: Any) -> Acl:
+    return Acl(
+        resource.resource_type,
+        resource.resource_name,
+        resource.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission_type,
+    )
+
+
 async def describe_acls(cluster: Cluster, wanted: Acl) -> list[Acl]:
     """The ACLs that match a filter.
 
@@ -211,30 +236,10 @@ async def describe_acls(cluster: Cluster, wanted: Acl) -> list[Acl]:
     """
     from odradek.wire.messages import describe_acls as wire  # noqa: PLC0415
 
-    request = wire.DescribeAclsRequest(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.name,
-        pattern_type_filter=wanted.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
+    request = wire.DescribeAclsRequest(**_filter(wanted))
     response = await (await any_broker(cluster)).request(request, wire.DescribeAclsResponse)
     check(response.error_code, response.error_message)
-    return [
-        Acl(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    ]
+    return [_acl(resource, acl) for resource in response.resources for acl in resource.acls]
 
 
 async def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[Outcome]:
@@ -270,18 +275,7 @@ async def delete_acls(cluster: Cluster, wanted: Sequence[Acl]) -> list[list[Acl]
     from odradek.wire.messages import delete_acls as wire  # noqa: PLC0415
 
     request = wire.DeleteAclsRequest(
-        filters=[
-            wire.DeleteAclsFilter(
-                resource_type_filter=acl.resource_type,
-                resource_name_filter=acl.name,
-                pattern_type_filter=acl.pattern_type,
-                principal_filter=acl.principal,
-                host_filter=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in wanted
-        ]
+        filters=[wire.DeleteAclsFilter(**_filter(acl)) for acl in wanted]
     )
     response = await ask_controller(
         cluster,
@@ -292,21 +286,9 @@ async def delete_acls(cluster: Cluster, wanted: Sequence[Acl]) -> list[list[Acl]
     deleted = []
     for result in response.filter_results:
         check(result.error_code, result.error_message)
-        matched = []
         for acl in result.matching_acls:
             check(acl.error_code, acl.error_message)
-            matched.append(
-                Acl(
-                    acl.resource_type,
-                    acl.resource_name,
-                    acl.pattern_type,
-                    acl.principal,
-                    acl.host,
-                    acl.operation,
-                    acl.permission_type,
-                )
-            )
-        deleted.append(matched)
+        deleted.append([_acl(acl, acl) for acl in result.matching_acls])
     return deleted
 
 

@@ -4,7 +4,8 @@ Versions:
     v1  flexible
 """
 
-from odradek.wire.schema import Message, array, bool_, int8, int16, int32, string
+from odradek.wire.messages.alter_configs import AlterConfigsResourceResponse
+from odradek.wire.schema import Message, array, bool_, int8, int32, string
 
 
 class AlterableConfig(Message):
@@ -22,13 +23,6 @@ class AlterConfigsResource(Message):
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = bool_()
-
-
-class AlterConfigsResourceResponse(Message):
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexible="1+"):
