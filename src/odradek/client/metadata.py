@@ -96,7 +96,6 @@ class ClusterMetadata:
         return state.leader if state is not None and state.leader in self.nodes else NO_LEADER
 
     def state(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """The cached state of a partition; None if there is none."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 

@@ -65,7 +65,6 @@ _BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 def describe_topic(
     config: TopicConfig, broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[DescribedOption]:
-    """The options of a topic, or only those in `names`."""
     own = config.overrides
     return [
         _topic_entry(name, config, broker)
@@ -76,7 +75,6 @@ def describe_topic(
 def describe_broker(
     broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[DescribedOption]:
-    """The options of a broker, or only those in `names`."""
     known = {**BROKER_OPTIONS, **broker.static, **broker.dynamic_default, **broker.dynamic}
 
     def listed(name: str) -> bool:

@@ -84,7 +84,6 @@ ANY: Final = Rule("", lambda _: None)
 
 
 def at_least(low: int) -> Rule:
-    """A number of at least `low`."""
     return Rule(f"at least {low}", lambda value: _outside(value, low, None))
 
 
@@ -94,8 +93,6 @@ def between(low: int, high: int) -> Rule:
 
 
 def between_or(low: int, high: int, other: int) -> Rule:
-    """A number from `low` to `high`, or the number `other`."""
-
     def check(value: Value) -> tuple[object, str] | None:
         if value == other or _outside(value, low, high) is None:
             return None
@@ -228,7 +225,6 @@ class Option:
 
 
 def table(options: Iterable[Option]) -> Mapping[str, Option]:
-    """Options by their names."""
     listed = list(options)
     by_name = {option.name: option for option in listed}
     assert len(by_name) == len(listed), "an option is declared twice"
@@ -236,7 +232,6 @@ def table(options: Iterable[Option]) -> Mapping[str, Option]:
 
 
 def in_java(value: object) -> str:
-    """A value as Java prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

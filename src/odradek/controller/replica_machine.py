@@ -77,7 +77,6 @@ class ReplicaMachine:
                 self._batch.stop(partition, replica, delete=True)
 
     def on_brokers(self, brokers: Collection[int]) -> list[TopicPartition]:
-        """The partitions that have a replica on one of these brokers."""
         wanted = frozenset(brokers)
         return [
             partition.name

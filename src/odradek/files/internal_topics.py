@@ -77,7 +77,6 @@ class TransactionRow(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """The name of the state."""
         return None if self.value is None else state_name(self.value.transaction_status)
 
 

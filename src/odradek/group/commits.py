@@ -199,7 +199,6 @@ class Commits:
         self._out.answer(event.request, PartitionsAnswer(_NONE, errors))
 
     def topics_deleted(self, group_id: str, topics: frozenset[str]) -> None:
-        """Remove the offsets of a group in these topics."""
         group = self._groups.get(group_id)
         if group is None:
             return

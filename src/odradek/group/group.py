@@ -75,7 +75,6 @@ class Member:
     timer_ms: int | None = None  # the timer that checks its session, if it is set
 
     def metadata(self, protocol: str) -> bytes:
-        """Its metadata for one protocol."""
         return next(data for name, data in self.protocols if name == protocol)
 
     @property

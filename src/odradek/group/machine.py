@@ -139,7 +139,6 @@ class GroupMachine:
         return self._membership.next_deadline_ms
 
     def committed_offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The committed offsets of a group."""
         group = self.groups.get(group_id)
         return group.offsets.committed if group is not None else {}
 

@@ -86,13 +86,11 @@ class Offsets:
                 hold(bool(commits) and ordered, group, f"{partition}: {commits}")
 
     def pending_producers(self) -> Iterable[int]:
-        """The producers in whose transactions offsets are pending."""
         return self._pending.keys()
 
     # ------------------------------------------------------------------------ commits
 
     def stage(self, commits: OffsetsByPartition) -> None:
-        """Commits are appended to the log."""
         for partition, commit in commits.items():
             self._staged.setdefault(partition, []).append(commit)
 

@@ -96,7 +96,6 @@ class Outbox:
         self._effects.append(effect)
 
     def answer(self, request: int, answer: AnyAnswer) -> None:
-        """Answer a request that waits."""
         self._effects.append(Answer(request, answer))
 
     def note(self, text: str) -> None:
@@ -104,7 +103,6 @@ class Outbox:
         self._effects.append(Note(text))
 
     def append_group(self, record: KeyAndValue, purpose: GroupAppend) -> None:
-        """Append the record of a group."""
         self._append(purpose, (record,), _NO_COMMITTER, NO_SEQUENCE)
 
     def append_offsets(self, records: Sequence[KeyAndValue], purpose: OffsetsAppend) -> None:

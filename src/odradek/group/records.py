@@ -87,7 +87,6 @@ def key_version(key: bytes | None) -> int:
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset."""
     group, name = group_id.encode(), topic.encode()
     return b"".join(
         (
@@ -102,7 +101,6 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset_value(committed: CommittedOffset) -> bytes:
-    """The value of a committed offset."""
     offset, leader_epoch, text, committed_ms, expires_ms, _ = committed
     metadata = text.encode()
     if expires_ms != NO_TIMESTAMP:
@@ -181,14 +179,12 @@ def _value_version(value: bytes) -> int:
 
 
 def encode_group_key(group_id: str) -> bytes:
-    """The key of a group."""
     return b"\x00\x02" + encoder(GroupMetadataKey, GROUP_KEY_VERSION)(
         GroupMetadataKey(group=group_id)
     )
 
 
 def encode_group_value(value: GroupMetadataValue) -> bytes:
-    """The value of a group."""
     return b"\x00\x03" + encoder(GroupMetadataValue, _WRITTEN)(value)
 
 

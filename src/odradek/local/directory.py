@@ -175,7 +175,6 @@ class ClusterDirectory:
 
 
 def replace_text(file: pathlib.Path, text: str) -> None:
-    """Replace the content of `file` with `text`, atomically."""
     new = file.with_name(file.name + ".new")
     with new.open("w") as output:
         output.write(text)

@@ -13,7 +13,6 @@ _ERROR: Final = re.compile(r"^\[[^\]]+\] (?:ERROR|CRITICAL) (?P<what>.*?)(?: \(o
 
 
 def last_lines(log: pathlib.Path, size_bytes: int = TAIL_BYTES) -> list[str]:
-    """The last lines of a log; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - size_bytes))

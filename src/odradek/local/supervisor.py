@@ -208,7 +208,6 @@ class Supervisor:
             )
 
     def kill(self, broker_id: int) -> None:
-        """Kill a broker (SIGKILL)."""
         _kill(self._want(broker_id, TargetState.KILLED))
 
     def pause(self, broker_id: int) -> None:

@@ -135,7 +135,6 @@ class LogDirectory:
         return entries
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Record a clean shutdown in this broker epoch."""
         mark = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         self._disk.replace_now(self._file(CLEAN_SHUTDOWN_FILE), mark.encode())
 

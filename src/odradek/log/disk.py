@@ -385,12 +385,10 @@ class RealDisk:
             self._open.move_to_end(candidate)
 
     def closed(self, file: RealFile) -> None:
-        """A file has closed its descriptor."""
         self._open.pop(file, None)
 
     @property
     def descriptors(self) -> int:
-        """The number of open descriptors."""
         return len(self._open)
 
     def read_file(self, path: str) -> bytes | None:

@@ -49,7 +49,6 @@ class LeaderEpochs:
         return encode_epochs(self.starts())
 
     def starts(self) -> list[tuple[int, int]]:
-        """All epochs with their start offsets."""
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     @property

@@ -363,7 +363,6 @@ class Log:
         self.activate_last()
 
     def activate_last(self) -> None:
-        """Make the last segment active; it ends at `leo`."""
         self._active = self.segments[-1]
         self._bases = [segment.base_offset for segment in self.segments]
         self.host.index_cache.forget(self._active)
@@ -380,7 +379,6 @@ class Log:
         return self.segments[: max(0, bisect_right(self._bases, offset) - 1)]
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace neighbouring segments, none of them active, by one."""
         index = self.segments.index(old[0])
         assert self.segments[index : index + len(old)] == list(old), self.partition
         assert self._active not in old, self.partition
@@ -565,7 +563,6 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all segments."""
         return sum(segment.size for segment in self.segments)
 
     def active_producers(self) -> list[ActiveProducer]:

@@ -38,7 +38,6 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
     @property

@@ -103,7 +103,6 @@ class Logs:
 
     @property
     def online_directories(self) -> list[str]:
-        """The log directories that are online."""
         return [path for path, found in self.directories.items() if not found.is_offline]
 
     @property
@@ -136,7 +135,6 @@ class Logs:
         return self.directories[path].is_offline
 
     def directory_of(self, log: Log) -> str:
-        """The log directory of a log."""
         return log.directory.rpartition("/")[0]
 
     def held_in(self, path: str) -> list[LogDescription]:
@@ -436,7 +434,6 @@ class Logs:
         self._host.disk.flush(paths, flushed)
 
     def rename(self, log: Log, mark: Mark) -> None:
-        """Rename the directory of a log by its state."""
         path = self.directory_of(log)
         name = str(log.partition)
         if mark is not Mark.NONE:
@@ -580,7 +577,6 @@ class Logs:
             yield
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
-        """`producer.id.expiration.ms` has changed."""
         self._host.producer_id_expiration_ms = expiration_ms
 
     def expiring_producers(self) -> Iterator[None]:
@@ -593,14 +589,12 @@ class Logs:
             yield
 
     def flush_overdue(self) -> None:
-        """Flush the logs whose `flush.ms` has passed."""
         monotonic_ms = self._host.clock.monotonic_ms()
         for log in self._logs.values():
             if log.config.flush_ms < NEVER:
                 log.flush_if_overdue(monotonic_ms)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points."""
         self._checkpoint(RECOVERY_POINT_FILE)
 
     def checkpoint_log_start_offsets(self) -> None:
@@ -616,7 +610,6 @@ class Logs:
                 self.failed(StorageError(path, errno.ENOENT))
 
     def checkpoint_first_dirty_offsets(self) -> None:
-        """Write the first dirty offsets of compacted logs."""
         self._checkpoint(CLEANER_FILE)
 
     def _checkpoint(self, file: str) -> None:

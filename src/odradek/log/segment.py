@@ -401,7 +401,6 @@ class Segment:
             self.time_index.save(self.disk, self.stem + TIME_INDEX)
 
     def index_paths(self) -> list[str]:
-        """The index files that exist."""
         paths = [self.stem + suffix for suffix in (INDEX, TIME_INDEX, TRANSACTION_INDEX)]
         return [path for path in paths if self.disk.exists(path)]
 

@@ -98,7 +98,6 @@ class DeferredRecords:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """The size of the slice in bytes."""
         return self._slice.size
 
     def read(self, ready: Callable[[], None]) -> Data | None:

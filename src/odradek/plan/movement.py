@@ -84,7 +84,6 @@ class MovementPlan:
         return max(0.0, 1 - self.bound_bytes / self.moved_bytes)
 
     def arriving_bytes(self) -> dict[int, int]:
-        """The bytes copied to each broker."""
         found: dict[int, int] = defaultdict(int)
         for partition in self.moved:
             for broker in set(self.after[partition]) - set(self.before[partition]):

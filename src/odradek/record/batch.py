@@ -172,7 +172,6 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
 
 
 def base_offset_at(buffer: Bytes, position: int) -> int:
-    """The base offset of the batch at `position`."""
     offset: int = _OFFSET.unpack_from(buffer, position)[0]
     return offset
 
@@ -184,13 +183,11 @@ def size_at(buffer: Bytes, position: int) -> int:
 
 
 def next_offset_at(buffer: Bytes, position: int) -> int:
-    """The first offset after the batch at `position`."""
     last_offset_delta: int = _LENGTH.unpack_from(buffer, position + LAST_OFFSET_DELTA_AT)[0]
     return base_offset_at(buffer, position) + last_offset_delta + 1
 
 
 def leader_epoch_at(buffer: Bytes, position: int) -> int:
-    """The leader epoch of the batch at `position`."""
     epoch: int = _LEADER_EPOCH.unpack_from(buffer, position + 12)[0]
     return epoch
 

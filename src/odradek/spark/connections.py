@@ -33,7 +33,6 @@ class Connections:
 
     @property
     def thread(self) -> LoopThread:
-        """The thread with the event loop of all connections."""
         if self._thread is None or self._pid != os.getpid():
             self._thread, self._pid = LoopThread(), os.getpid()
             self._clusters.clear()

@@ -45,7 +45,6 @@ class Fingerprinted(Iterator[pa.RecordBatch]):
 
 
 def fingerprint(batches: Iterator[pa.RecordBatch]) -> str:
-    """The fingerprint of the rows of all batches."""
     counted = Fingerprinted(batches)
     for _ in counted:
         pass

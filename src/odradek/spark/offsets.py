@@ -121,7 +121,6 @@ def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartiti
 
 
 def behind(start: Offsets, end: Offsets) -> int:
-    """The number of offsets between `start` and `end`."""
     return sum(max(0, upto - start.get(partition, upto)) for partition, upto in end.items())
 
 

@@ -117,7 +117,6 @@ class ReadOptions:
 
     @property
     def committed(self) -> bool:
-        """Whether the isolation level is read_committed."""
         return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
 
 

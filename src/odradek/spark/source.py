@@ -49,7 +49,6 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:

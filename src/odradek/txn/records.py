@@ -36,13 +36,11 @@ class StoredTransaction(NamedTuple):
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """The key of the records of an id."""
     key = TransactionLogKey(transactional_id=transactional_id)
     return bytes(_VERSION_BYTES) + encoder(TransactionLogKey, 0)(key)
 
 
 def encode_value(transaction: Transaction) -> bytes:
-    """The value that holds a transaction."""
     assert transaction.state in _STORED, transaction
     partitions = None if transaction.state is State.EMPTY else _by_topic(transaction)
     if transaction.client_version < VERSION_2:

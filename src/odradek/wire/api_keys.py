@@ -110,12 +110,10 @@ class Api(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The first version served."""
         return self.served.first
 
     @property
     def last(self) -> int:
-        """The last version served."""
         return self.served.last
 
     @property
@@ -135,12 +133,10 @@ class Api(NamedTuple):
 
     @property
     def request_class(self) -> type[Message]:
-        """The class of its request."""
         return _message_class(self.key, "Request")
 
     @property
     def response_class(self) -> type[Message]:
-        """The class of its response."""
         return _message_class(self.key, "Response")
 
 
@@ -273,10 +269,8 @@ def api(key: int) -> Api:
 
 
 def request_class(key: int) -> type[Message]:
-    """The class of an API's request."""
     return api(key).request_class
 
 
 def response_class(key: int) -> type[Message]:
-    """The class of an API's response."""
     return api(key).response_class

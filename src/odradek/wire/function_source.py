@@ -78,7 +78,6 @@ class FunctionSource:
         return self._names[hint, key]
 
     def compiled(self, name: str, kind: str) -> Callable[..., Any]:
-        """Compile what was written and return the function `name`."""
         text = "\n".join(self._lines)
         exec(compile(text, f"<{kind} of {self._message}>", "exec"), self.constants)
         made: Callable[..., Any] = self.constants[name]

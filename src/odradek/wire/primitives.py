@@ -63,7 +63,6 @@ def unsigned_varint(view: memoryview, position: int, field: str) -> tuple[int, i
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """Write an unsigned varint."""
     if value < 0x80:
         return ONE_BYTE[value]
     if value < 0x4000:

@@ -154,7 +154,6 @@ class Consumer(Closing):
         self._fetcher.drop()
 
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions."""
         return list(self._assigned)
 
     def subscription(self) -> tuple[str, ...]:

@@ -155,7 +155,6 @@ class Reassignment:
         return [Answer(ReassignmentsAnswer(refusals))]
 
     def asked_for(self, event: ReassignmentsListed) -> list[Effect]:
-        """Answer with the reassignments in progress."""
         names = event.partitions
         partitions = self._context.partitions() if names is None else self._context.known(names)
         running = {p.name: p.assignment for p in partitions if p.assignment.is_being_reassigned}

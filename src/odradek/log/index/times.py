@@ -38,7 +38,6 @@ class TimeIndex(IndexFile):
             self._entries += _ENTRY.pack(timestamp, offset)
 
     def last(self) -> TimestampAndOffset | None:
-        """The entry with the largest timestamp."""
         return self._entry(len(self) - 1) if self._entries else None
 
     def lookup(self, timestamp: int) -> int:
