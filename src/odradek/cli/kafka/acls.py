@@ -80,7 +80,6 @@ Wanted = dict[Pattern, list[Entry]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
     _check(parser, flags)

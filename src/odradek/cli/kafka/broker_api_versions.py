@@ -31,7 +31,6 @@ _OTHERS: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
     parser.require(flags, "bootstrap-server")

@@ -13,7 +13,6 @@ from odradek.client.cluster import Cluster
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     options = command_line().read(arguments)
     servers = options.bootstrap_server or options.bootstrap_controller
 

@@ -56,7 +56,6 @@ _RESOURCES: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
     try:

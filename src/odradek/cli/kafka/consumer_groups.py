@@ -50,7 +50,6 @@ _SCOPES: Final = ("all-groups", "group")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
     try:

@@ -19,7 +19,6 @@ from odradek.model.partition import TopicPartition
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
     parser.require(flags, "bootstrap-server", "offset-json-file")

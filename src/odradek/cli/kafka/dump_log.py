@@ -81,7 +81,6 @@ def _print_errors(found: Mapping[str, Sequence[tuple[int, int]]], head: str, lin
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
     parser.require(flags, "files")

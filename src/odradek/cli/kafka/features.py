@@ -34,7 +34,6 @@ _LEVELS: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     options = command_line().read(arguments)
     updates = [] if options.verb == "describe" else _updates(options)
     properties = properties_of(options.command_config)

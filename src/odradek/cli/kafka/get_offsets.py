@@ -30,7 +30,6 @@ _Filter = Callable[[TopicPartition], bool]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     try:
         flags = parser.begin(arguments)

@@ -28,7 +28,6 @@ _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
     try:

@@ -17,7 +17,6 @@ from odradek.client.kafka_errors import exception_name
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments)
     parser.require(flags, "bootstrap-server", "describe")

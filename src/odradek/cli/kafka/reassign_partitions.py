@@ -78,7 +78,6 @@ class TerseError(ToolError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, uncaught=True)
     action = _check(parser, flags)

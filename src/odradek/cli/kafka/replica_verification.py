@@ -48,7 +48,6 @@ class Held(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     _log("WARN", "This tool is deprecated and may be removed in a future major release.")
     parser = command_line()
     with usage_for_bad_flags(parser):

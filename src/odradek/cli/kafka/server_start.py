@@ -19,7 +19,6 @@ _USAGE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--overri
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     words = list(arguments)
     daemon = words[:1] == ["-daemon"]
     if daemon:

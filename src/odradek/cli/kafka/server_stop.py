@@ -21,7 +21,6 @@ class _Running(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     wanted: str | None = None
     words = list(arguments)
     if words in (["--help"], ["-h"]):

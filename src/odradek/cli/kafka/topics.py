@@ -51,7 +51,6 @@ _COLLISION: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     parser = command_line()
     flags = parser.begin(arguments, empty="Create, delete, describe, or change a topic.")
     try:

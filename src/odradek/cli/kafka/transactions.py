@@ -36,7 +36,6 @@ _TIMEOUT_MINUTES_MAX: Final = 15
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     options = command_line().read(arguments)
     problem = _problem(options)
     if problem is not None:

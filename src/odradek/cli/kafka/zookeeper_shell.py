@@ -68,7 +68,6 @@ _HELP: Final = """\
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     words = list(arguments)
     if not words or words[0] in ("-h", "--help"):
         print(_USAGE)

@@ -5,7 +5,8 @@ written when the segment is flushed, rolled or closed, not at each append: after
 rebuilt from the log anyway. Files are not preallocated.
 """
 
-from typing import Self
+from struct import Struct
+from typing import ClassVar, Self
 
 from odradek.log.disk import Data, Disk
 
@@ -14,6 +15,8 @@ class IndexFile:
     """The entries of one index, and how many of them are in its file."""
 
     __slots__ = ("_entries", "_file_bytes", "_written")
+    ENTRY: ClassVar[Struct]
+    OFFSET_FIELD: ClassVar[int]  # of an entry
 
     def __init__(self, entries: Data | None = None) -> None:
         """`entries` is the content of the file; None: there is no file yet."""
@@ -28,6 +31,9 @@ class IndexFile:
         index._file_bytes = file_bytes
         return index
 
+    def __len__(self) -> int:
+        return len(self._entries) // self.ENTRY.size
+
     @property
     def has_file(self) -> bool:
         """Whether the file exists, whatever its content."""
@@ -37,6 +43,10 @@ class IndexFile:
     def size_bytes(self) -> int:
         """The size of the file once it is saved."""
         return len(self._entries)
+
+    def truncate(self, offset: int) -> None:
+        """Remove entries at or above the offset."""
+        self._cut(self._count(offset, field=self.OFFSET_FIELD) * self.ENTRY.size)
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -55,6 +65,18 @@ class IndexFile:
         file.rest()
         self._file_bytes = self._written = size
         return True
+
+    def _count(self, bound: int, *, field: int) -> int:
+        """How many entries have less than `bound` in that field."""
+        low, high = 0, len(self)
+        entries, unpack, size = self._entries, self.ENTRY.unpack_from, self.ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(entries, middle * size)[field] < bound:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def _cut(self, size_bytes: int) -> None:
         del self._entries[size_bytes:]

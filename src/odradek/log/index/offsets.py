@@ -18,9 +18,8 @@ class OffsetIndex(IndexFile):
     """The offset index of one segment. All offsets are relative to its base offset."""
 
     __slots__ = ()
-
-    def __len__(self) -> int:
-        return len(self._entries) // ENTRY_BYTES
+    ENTRY = _ENTRY
+    OFFSET_FIELD = 0
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry: the batch at `position` ends with that offset."""
@@ -40,10 +39,6 @@ class OffsetIndex(IndexFile):
         """The position of the last entry, 0 without entries."""
         return self._entry(len(self) - 1)[1] if self._entries else 0
 
-    def truncate(self, offset: int) -> None:
-        """Remove entries at or above the offset."""
-        self._cut(self._count(offset, field=0) * ENTRY_BYTES)
-
     def is_sane(self, log_bytes: int) -> bool:
         """Whether this can be the index of a log of that size.
 
@@ -59,15 +54,3 @@ class OffsetIndex(IndexFile):
     def _entry(self, index: int) -> tuple[int, int]:
         entry: tuple[int, int] = _ENTRY.unpack_from(self._entries, index * ENTRY_BYTES)
         return entry
-
-    def _count(self, bound: int, *, field: int) -> int:
-        """How many entries have less than `bound` in that field."""
-        low, high = 0, len(self)
-        entries, unpack = self._entries, _ENTRY.unpack_from
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(entries, middle * ENTRY_BYTES)[field] < bound:
-                low = middle + 1
-            else:
-                high = middle
-        return low

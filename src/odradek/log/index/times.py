@@ -27,9 +27,8 @@ class TimeIndex(IndexFile):
     """The time index of one segment. All offsets are relative to its base offset."""
 
     __slots__ = ()
-
-    def __len__(self) -> int:
-        return len(self._entries) // ENTRY_BYTES
+    ENTRY = _ENTRY
+    OFFSET_FIELD = 1
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry for a new maximum; anything else is ignored."""
@@ -48,10 +47,6 @@ class TimeIndex(IndexFile):
         count = self._count(timestamp, field=0)
         return self._entry(count - 1).offset if count else 0
 
-    def truncate(self, offset: int) -> None:
-        """Remove entries at or above the offset."""
-        self._cut(self._count(offset, field=1) * ENTRY_BYTES)
-
     def is_sane(self) -> bool:
         """Whether the last entry is plausible: Kafka's preallocated file ends with zeros."""
         if len(self._entries) % ENTRY_BYTES:
@@ -63,15 +58,3 @@ class TimeIndex(IndexFile):
 
     def _entry(self, index: int) -> TimestampAndOffset:
         return TimestampAndOffset._make(_ENTRY.unpack_from(self._entries, index * ENTRY_BYTES))
-
-    def _count(self, bound: int, *, field: int) -> int:
-        """How many entries have less than `bound` in that field."""
-        low, high = 0, len(self)
-        entries, unpack = self._entries, _ENTRY.unpack_from
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(entries, middle * ENTRY_BYTES)[field] < bound:
-                low = middle + 1
-            else:
-                high = middle
-        return low

@@ -87,7 +87,6 @@ class Plan(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
     flags = parser.begin(arguments)

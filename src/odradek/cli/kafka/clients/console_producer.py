@@ -51,7 +51,6 @@ class ExecutionError(ToolError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
     with usage_for_bad_flags(parser):

@@ -26,7 +26,6 @@ _FETCH_HEADER: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
     with usage_for_bad_flags(parser):

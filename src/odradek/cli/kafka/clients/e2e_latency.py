@@ -43,7 +43,6 @@ class RunError(ToolError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     if len(arguments) not in (5, 6):
         print(_USAGE, file=sys.stderr)

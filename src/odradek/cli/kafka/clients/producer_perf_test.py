@@ -32,7 +32,6 @@ _RECORDS_A_TURN: Final = 64
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
     if not arguments:

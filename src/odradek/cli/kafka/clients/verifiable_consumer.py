@@ -25,7 +25,6 @@ _POLL_MS = 60_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
     if not arguments:

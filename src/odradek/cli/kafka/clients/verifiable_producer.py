@@ -23,7 +23,6 @@ from odradek.model.errors import OdradekError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
     if not arguments:
