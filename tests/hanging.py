@@ -1,8 +1,8 @@
-"""A transaction that hangs: a batch of it comes when it has been ended, and nobody ends it again.
+"""A transaction that hangs: a batch of it arrives after its end, and no client ends it again.
 
 So it was before brokers asked the coordinator whether a transaction is still under way (KIP-890):
 a request that was held up in the network, or by a thread that slept, reaches the leader behind the
-marker, and opens the transaction anew. Where the brokers verify, they have to be told not to
+marker, and opens the transaction again. Brokers that verify transactions need an option not to
 (`transaction.partition.verification.enable=false`).
 """
 
@@ -101,8 +101,8 @@ async def _begin(client: Cluster, name: str, topic: str) -> tuple[int, int]:
     return producer
 
 
-def _added(told: AddPartitionsToTxnResponse) -> int:
-    (topic,) = told.results_by_topic_v3_and_below
+def _added(result: AddPartitionsToTxnResponse) -> int:
+    (topic,) = result.results_by_topic_v3_and_below
     return topic.results_by_partition[0].partition_error_code
 
 

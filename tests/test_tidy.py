@@ -1,4 +1,4 @@
-"""The project's rules that no ordinary linter knows, checked on every run.
+"""The project's rules that no ordinary linter checks.
 
 The limits at the end are a ratchet: each is what the code has reached, and may only become smaller.
 """
@@ -172,7 +172,7 @@ def short_docstrings() -> list[str]:
 
 
 def narrowing_asserts() -> list[str]:
-    """`assert x is not None`, `assert isinstance(...)`: a type that could say it does not."""
+    """`assert x is not None`, `assert isinstance(...)`: with a better type they are not needed."""
     return [
         f"{path}:{node.lineno}"
         for path, node in nodes(SRC)

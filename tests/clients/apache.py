@@ -58,8 +58,8 @@ class Daemon:
     def must_live(self) -> None:
         """Raise if it has ended, with the end of its log."""
         if self.process.poll() is not None:
-            said = self.log.read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{said}")
+            text = self.log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{text}")
 
 
 def free_port() -> int:

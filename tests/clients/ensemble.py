@@ -91,12 +91,12 @@ class Server:
         try:
             with socket.create_connection((apache.HOST, self.client_port), 5) as connection:
                 connection.sendall(b"srvr")
-                said = b""
+                text = b""
                 while chunk := connection.recv(4096):
-                    said += chunk
+                    text += chunk
         except OSError:
             return None
-        _, found, rest = said.partition(b"Mode: ")
+        _, found, rest = text.partition(b"Mode: ")
         return rest.split()[0].decode() if found else None
 
     def wait(self) -> str:

@@ -1,7 +1,7 @@
 """Fetches what client tests and benchmarks need: jars, Go programs, node and Python packages.
 
 Everything lands in `.cache/` of the checkout, in a folder named after a digest of what it
-was made from: a changed pom or source is fetched anew, an unchanged one never again. The
+was made from: a changed pom or source is fetched again, an unchanged one not. The
 package managers are called as usual (`mvn`, `go`, `npm`, `pip`), so their own configuration of
 mirrors and proxies applies. Nothing is fetched when this module is imported.
 """
@@ -46,7 +46,7 @@ def _jars(pom: pathlib.Path) -> pathlib.Path:
 
 
 def kafka_version(line: str) -> str:
-    """The full version behind a line, as the jars say."""
+    """The full version of a release line, by the names of its jars."""
     (clients,) = jars(line).glob("kafka-clients-*.jar")
     return clients.stem.removeprefix("kafka-clients-")
 
@@ -159,5 +159,5 @@ def _call(command: list[str], *, cwd: pathlib.Path, timeout_s: float = 900.0) ->
         check=False,
     )
     if done.returncode:
-        said = (done.stdout + done.stderr).strip()[-2000:]
-        raise UnavailableError(f"{' '.join(command)} failed with {done.returncode}:\n{said}")
+        output = (done.stdout + done.stderr).strip()[-2000:]
+        raise UnavailableError(f"{' '.join(command)} failed with {done.returncode}:\n{output}")

@@ -301,7 +301,7 @@ async def refusals(talk: Talk) -> None:
         await talk.say(talk.join("r", session_timeout_ms=5_999), version, note="too short")
         await talk.say(talk.join("r", session_timeout_ms=1_800_001), version, note="too long")
         await talk.say(talk.join("r", member_id="m"), version, note="unknown group")
-        await talk.say(talk.join("r", protocols=()), version, note="speaks nothing")
+        await talk.say(talk.join("r", protocols=()), version, note="supports no protocol")
         await talk.say(talk.join("r", protocol_type=""), version, note="is nothing")
     for version in (0, 5):
         names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
@@ -340,7 +340,7 @@ async def static_members(talk: Talk) -> None:
     )  # fmt: skip
     await talk.say(talk.commit("s", {(talk.topic, 0): 1}), note="from outside")
     await talk.say(talk.describe("s"))
-    await talk.say(talk.join("s", protocols=("sticky",)), note="speaks another")
+    await talk.say(talk.join("s", protocols=("sticky",)), note="supports another")
     await talk.say(talk.join("s", protocol_type="connect"), note="is another")
     await talk.say(talk.leave("s", (member, "i"), ("", "j"), ("", None)), note="not they")
     await talk.say(talk.leave("s", ("", "i")), note="by instance")

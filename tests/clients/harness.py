@@ -39,7 +39,7 @@ def run_program(command: list[str], *, timeout_s: float, **environment: str) -> 
         check=False,
         env={**os.environ, **environment},
     )
-    said = (done.stdout[-500:] + done.stderr)[-4000:]
-    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}: {said}"
+    printed = (done.stdout[-500:] + done.stderr)[-4000:]
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}: {printed}"
     report: dict[str, Any] = json.loads(done.stdout)
     return report

@@ -46,7 +46,7 @@ def until(what: str, reached: Callable[[], Any], *, timeout_s: float = TIMEOUT_S
 class OurBroker:
     """An Odradek broker beside Apache Kafka's, with the same options.
 
-    Without a ZooKeeper `properties` say which store it shares with others.
+    Without a ZooKeeper, `properties` have the store that it shares with others.
     """
 
     def __init__(
@@ -233,9 +233,9 @@ class MixedCluster:
     def tool(self, main: str, *arguments: str) -> str:
         command = fetch.java(apache.LINE, main, "--bootstrap-server", self.bootstrap, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said
-        assert "Exception" not in said, said
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, output
+        assert "Exception" not in output, output
         return done.stdout
 
     def create(self, topic: str, assignment: str) -> None:

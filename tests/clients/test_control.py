@@ -128,7 +128,7 @@ def deleted(cluster: MixedCluster) -> Steps:
     """A topic is deleted while a broker is down."""
     cluster.brokers[2].kill()
     until("1 leads", lambda: cluster.state("z", 1)["leader"] == 1)
-    yield "the leader died", snapshot(cluster)
+    yield "the leader was killed", snapshot(cluster)
     cluster.tool(TOPICS, "--delete", "--topic", "z")
     for partition in (0, 1):
         until("it ends", lambda partition=partition: cluster.state("z", partition)["leader"] == -1)
@@ -149,7 +149,7 @@ def led_again(cluster: MixedCluster) -> Steps:
     until("no leader", lambda: cluster.state("u", 0)["leader"] == -1)
     cluster.brokers[3].start()
     raw.wait_for_brokers(cluster.brokers[1].address, 2, timeout_s=60)
-    yield "nobody may lead", snapshot(cluster)
+    yield "no replica may lead", snapshot(cluster)
     cluster.tool(ELECTION, "--election-type", "unclean", "--topic", "u", "--partition", "0")
     yield "an unclean leader was elected", snapshot(cluster)
     cluster.brokers[2].start()

@@ -1,7 +1,7 @@
 """Valid and invalid requests to a group coordinator have Apache Kafka's responses.
 
 `group_talk.txt` was written by Apache Kafka 3.9.2; `ODRADEK_REWRITE=1` with its address in
-`ODRADEK_BOOTSTRAP` writes it anew.
+`ODRADEK_BOOTSTRAP` writes it again.
 """
 
 import asyncio

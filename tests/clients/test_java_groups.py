@@ -38,9 +38,9 @@ class Story:
         beating = asyncio.create_task(self.beat())
         done = await asyncio.to_thread(run)
         beating.cancel()
-        said = f"{done.stdout}\n{done.stderr}"
-        assert "at org.apache.kafka" not in said, said
-        return [line.split() for line in said.splitlines() if line.strip()]
+        printed = f"{done.stdout}\n{done.stderr}"
+        assert "at org.apache.kafka" not in printed, printed
+        return [line.split() for line in printed.splitlines() if line.strip()]
 
     async def beat(self) -> None:
         while True:
@@ -97,8 +97,8 @@ class Story:
         (row,) = await self.rows_of(live, "--members", "--verbose")
         assert {self.member, "i1"} <= set(row)
         assert re.search(r"[(:]0,1", " ".join(row))
-        said = await self.tool("--describe", "--group", self.talk.group("nobody"))
-        assert "does not exist" in " ".join(said[0])
+        printed = await self.tool("--describe", "--group", self.talk.group("nobody"))
+        assert "does not exist" in " ".join(printed[0])
 
     async def rows_of(self, group: str, *options: str) -> list[list[str]]:
         rows = await self.tool("--describe", "--group", group, *options)
@@ -109,8 +109,8 @@ class Story:
         options = ("--reset-offsets", "--topic", topic, "--to-offset", "0", "--execute")
         rows = await self.tool("--group", idle, *options)
         assert [row for row in rows if topic in row] != []
-        said = await self.tool("--group", live, *options)
-        assert "inactive" in " ".join(word for words in said for word in words)
+        printed = await self.tool("--group", live, *options)
+        assert "inactive" in " ".join(word for words in printed for word in words)
         rows = await self.tool(
             "--group", f"{idle}-{time.time_ns():x}", "--reset-offsets", "--topic", topic,
             "--to-latest", "--execute",
@@ -122,10 +122,10 @@ class Story:
         rows = await self.tool("--delete-offsets", "--group", idle, "--topic", f"{topic}:0")
         # Kafka 3.9 prints the whole table into one line.
         assert f"{topic} 0 Successful" in " ".join(itertools.chain(*rows))
-        said = await self.tool("--delete-offsets", "--group", live, "--topic", f"{topic}:0")
-        assert said
-        said = await self.tool("--delete", "--group", live, "--group", idle)
-        text = " ".join(word for words in said for word in words)
+        printed = await self.tool("--delete-offsets", "--group", live, "--topic", f"{topic}:0")
+        assert printed
+        printed = await self.tool("--delete", "--group", live, "--group", idle)
+        text = " ".join(word for words in printed for word in words)
         assert "not empty" in text
         listed = {words[0] for words in await self.tool("--list")}
         assert idle not in listed

@@ -61,9 +61,9 @@ def tool(cluster: Cluster, line: str) -> Tool:
             timeout=120,
             check=False,
         )
-        said = f"{done.stdout}\n{done.stderr}"
-        assert done.returncode == 0, f"{name} {arguments}: {said}"
-        assert "Exception" not in said, f"{name} {arguments}: {said}"
+        output = f"{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{name} {arguments}: {output}"
+        assert "Exception" not in output, f"{name} {arguments}: {output}"
         return done.stdout
 
     return run
@@ -107,16 +107,16 @@ def test_console_lines_come_back_as_they_were_typed(tool: Tool, line: str, topic
         where = ["--partition", str(partition), "--offset", "earliest"]
         show = [formatter, "print.key=true", "--max-messages", str(end)]
         if end:
-            said = tool("console-consumer", "--topic", topic, *where, *show)
-            read += said.strip("\n").split("\n")
+            output = tool("console-consumer", "--topic", topic, *where, *show)
+            read += output.strip("\n").split("\n")
     assert sorted(read) == sorted(lines)
 
 
 def ends(tool: Tool, topic: str, time: str = "-1") -> dict[int, int]:
     """Offsets of a topic's partitions at a time."""
-    said = tool("get-offsets", "--topic", topic, "--time", time)
+    output = tool("get-offsets", "--topic", topic, "--time", time)
     return {
-        int(p): int(end) for p, end in re.findall(rf"^{topic}:(\d+):(\d+)$", said, re.MULTILINE)
+        int(p): int(end) for p, end in re.findall(rf"^{topic}:(\d+):(\d+)$", output, re.MULTILINE)
     }
 
 
@@ -130,8 +130,8 @@ def test_offsets_are_listed_and_records_deleted(
     file = tmp_path / "delete.json"
     wanted = {"topic": topic, "partition": partition, "offset": end // 2}
     file.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
-    said = tool("delete-records", "--offset-json-file", str(file))
-    assert f"low_watermark: {end // 2}" in said
+    output = tool("delete-records", "--offset-json-file", str(file))
+    assert f"low_watermark: {end // 2}" in output
     assert ends(tool, topic, "earliest")[partition] == end // 2
     assert ends(tool, topic)[partition] == end
 
@@ -140,8 +140,8 @@ def performance(tool: Tool, cluster: Cluster, topic: str, count: int, *options: 
     """Kafka's own producer benchmark."""
     load = ["--num-records", str(count), "--throughput", "-1", "--record-size", "100"]
     props = ["--producer-props", f"bootstrap.servers={cluster.bootstrap}", *options]
-    said = tool("producer-perf", "--topic", topic, *load, *props, bootstrap=False)
-    assert f"{count} records sent" in said
+    output = tool("producer-perf", "--topic", topic, *load, *props, bootstrap=False)
+    assert f"{count} records sent" in output
 
 
 def test_configs_are_altered_described_and_deleted(tool: Tool, topic: str) -> None:
@@ -153,15 +153,15 @@ def test_configs_are_altered_described_and_deleted(tool: Tool, topic: str) -> No
 
 
 def test_the_tools_support_every_api_of_the_broker(tool: Tool) -> None:
-    said = tool("api-versions")
-    assert "Produce(0)" in said
-    assert "UNKNOWN(" not in said
+    output = tool("api-versions")
+    assert "Produce(0)" in output
+    assert "UNKNOWN(" not in output
 
 
 def replica_directories(tool: Tool, topic: str) -> list[pathlib.Path]:
     """The log directories of a topic's replicas, from the broker."""
-    said = tool("log-dirs", "--describe", "--topic-list", topic)
-    (found,) = [json.loads(each) for each in said.splitlines() if each.startswith("{")]
+    output = tool("log-dirs", "--describe", "--topic-list", topic)
+    (found,) = [json.loads(each) for each in output.splitlines() if each.startswith("{")]
     return [
         pathlib.Path(directory["logDir"]) / replica["partition"]
         for broker in found["brokers"]
@@ -186,21 +186,21 @@ def test_dump_log_reads_segments_and_indexes_without_complaint(
 
     def dumped(*arguments: str, files: Iterable[pathlib.Path]) -> str:
         names = ",".join(map(str, files))
-        said = tool("dump-log", *arguments, "--files", names, bootstrap=False)
-        assert "isvalid: false" not in said
-        return said
+        output = tool("dump-log", *arguments, "--files", names, bootstrap=False)
+        assert "isvalid: false" not in output
+        return output
 
     segments = [path for each in directories for path in sorted(each.glob("*.log"))]
-    said = dumped("--deep-iteration", files=segments)
-    assert len(re.findall(r"^\| offset: ", said, re.MULTILINE)) == 10_000 * len(CODECS)
-    assert set(re.findall(r"compresscodec: (\w+)", said)) == set(CODECS)
+    output = dumped("--deep-iteration", files=segments)
+    assert len(re.findall(r"^\| offset: ", output, re.MULTILINE)) == 10_000 * len(CODECS)
+    assert set(re.findall(r"compresscodec: (\w+)", output)) == set(CODECS)
     # An active segment's indexes are preallocated, and trimmed when it is closed.
     closed = [path for each in directories for path in sorted(each.glob("*.log"))[:-1]]
     assert len(closed) > 4
     indexes = [path.with_suffix(suffix) for path in closed for suffix in (".index", ".timeindex")]
-    said = dumped("--index-sanity-check", files=indexes)
-    assert said.count("passed sanity check") == len(indexes)
-    assert said.count("Dumping") == len(indexes)
+    output = dumped("--index-sanity-check", files=indexes)
+    assert output.count("passed sanity check") == len(indexes)
+    assert output.count("Dumping") == len(indexes)
     assert len(re.findall(r"^offset: ", dumped(files=indexes), re.MULTILINE)) > len(indexes)
     snapshots = [path for each in directories for path in each.glob("*.snapshot")]
     assert "producerId: " in dumped(files=snapshots)

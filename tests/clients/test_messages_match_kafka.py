@@ -232,7 +232,7 @@ def primitive(kind: str, draw: random.Random) -> object:
 def as_json(message: Message, version: int, kafka: dict, structs: dict) -> dict:
     """The message as Kafka's JSON converters read it."""
     fields = {our_name(field["name"]): field for field in kafka["fields"]}
-    said = {}
+    output = {}
     for field in kafkas_fields(message):
         value = getattr(message, field.name)
         if version not in field.versions or (field.tag is not None and value == field.default):
@@ -240,8 +240,8 @@ def as_json(message: Message, version: int, kafka: dict, structs: dict) -> dict:
         theirs = fields[field.name]
         part = theirs.get("fields") or structs.get(theirs["type"].removeprefix("[]"))
         name = theirs["name"][0].lower() + theirs["name"][1:]
-        said[name] = json_value(value, field, version, ({"fields": part}, structs))
-    return said
+        output[name] = json_value(value, field, version, ({"fields": part}, structs))
+    return output
 
 
 def json_value(value: object, field: Field, version: int, kafka: tuple[dict, dict]) -> object:
@@ -269,9 +269,9 @@ def test_bytes_are_those_of_kafkas_classes(definitions):
         for version in range(valid.first, valid.last + 1):
             for _ in range(5):
                 made = example(message, version, draw)
-                said = json.dumps(as_json(made, version, kafka, structs))
+                output = json.dumps(as_json(made, version, kafka, structs))
                 cases.append((made, version))
-                lines.append(f"{java}{suffix}\t{version}\t{said}\n")
+                lines.append(f"{java}{suffix}\t{version}\t{output}\n")
     program = pathlib.Path(__file__).with_name("KafkaBytes.java")
     answer = subprocess.run(
         ["java", "-cp", f"{jars('3.9')}/*", str(program)],

@@ -80,7 +80,7 @@ def test_our_broker_works_under_apaches_controller(
         load.continues()
         ours = cluster.brokers[3]
         assert isinstance(ours, OurBroker)
-        until("its files are gone", lambda: not (ours.data / f"{TOPIC}-0").exists())
+        until("its files are deleted", lambda: not (ours.data / f"{TOPIC}-0").exists())
         cluster.reassign(tmp_path, TOPIC, {0: [3, 1, 2]})
         all_in_sync(cluster)
         cluster.elect_preferred()

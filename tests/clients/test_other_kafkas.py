@@ -142,10 +142,10 @@ def test_offsets_are_listed_and_records_deleted(
 def test_a_partition_is_measured(run: Run, topic: str) -> None:
     load = "--num-records 5000 --record-size 100 --throughput -1"
     props = "--producer-props bootstrap.servers={servers} acks=all"
-    said = run(f"producer-perf-test --topic {topic} {load} {props}").stdout
-    assert "5000 records sent" in said
-    said = run(f"consumer-perf-test --topic {topic} --messages 5000 --timeout 30000").stdout
-    assert len(said.splitlines()) == 2, said
+    printed = run(f"producer-perf-test --topic {topic} {load} {props}").stdout
+    assert "5000 records sent" in printed
+    printed = run(f"consumer-perf-test --topic {topic} --messages 5000 --timeout 30000").stdout
+    assert len(printed.splitlines()) == 2, printed
     assert "Avg latency" in run(f"e2e-latency {{servers}} {topic} 20 1 100").stdout
 
 
@@ -225,7 +225,7 @@ def test_a_hanging_transaction_is_found_and_aborted_as_the_doctor_proposes(
     run: Run, kafka: Kafka, topic: str
 ) -> None:
     if kafka.line == "2.8":
-        pytest.skip("brokers before 3.0 do not tell their producers")
+        pytest.skip("brokers before 3.0 do not describe producers")
 
     leave_hanging(kafka.bootstrap, topic)
 

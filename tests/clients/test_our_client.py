@@ -328,8 +328,8 @@ def test_a_signal_ends_a_consumer_in_order(
         assert process.stdout is not None
         assert process.stdout.readline() == b"v\n"
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    assert said == b"Processed a total of 1 messages\n"
+        _, output = process.communicate(timeout=60)
+    assert output == b"Processed a total of 1 messages\n"
     assert process.returncode == code
 
 
@@ -345,11 +345,11 @@ def test_equal_replicas_are_reported_as_equal(cluster: harness.Cluster) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
-            said = [process.stdout.readline().decode() for _ in range(2)]
+            output = [process.stdout.readline().decode() for _ in range(2)]
         finally:
             process.kill()
-    assert said[0].endswith(": verification process is started\n")
-    assert said[1].endswith(
+    assert output[0].endswith(": verification process is started\n")
+    assert output[1].endswith(
         f": max lag is 0 for partition {made}-0 at offset 1 among 1 partitions\n"
     )
 
@@ -394,8 +394,8 @@ def test_a_group_with_javas_member(cluster: harness.Cluster, strategy: str) -> N
                 mine = {record.partition for record in await read(ours, 2)}
                 assert mine == {0, 1, 2, 3} - theirs
                 assert java.stdout is not None
-                said = {(await java.stdout.readline()).decode() for _ in range(2)}
-                assert said == {f"Partition:{partition}\tv\n" for partition in theirs}
+                output = {(await java.stdout.readline()).decode() for _ in range(2)}
+                assert output == {f"Partition:{partition}\tv\n" for partition in theirs}
                 java.kill()
                 await java.wait()
         finally:

@@ -149,7 +149,7 @@ def _comparable(text: str) -> list[str]:
     return [
         re.sub(r"Epoch: \d+|\[(un)?usable: [\w ]+\]", "N", line)
         for line in normal(text)
-        # What its logger writes is Java's own, where our tool does not say the same.
+        # Lines of Java's logger that our tool does not write.
         if "[AdminClient clientId=" not in line
         # Of Kafka 4's releases that of 3.9 does not know the names.
         and "Feature: metadata.version" not in line

@@ -1,7 +1,7 @@
 """Exactly once with kills of drivers, executors, their Python workers, and brokers.
 
 The query runs on two executors that are processes of their own (`local-cluster`). ODRADEK_CHAOS
-says how often something of Spark is killed; 4 without it, 20 for the whole proof. With every
+is the number of Spark processes that are killed; 4 without it, 20 for the whole proof. With every
 fourth of them a broker is killed too.
 """
 
@@ -54,11 +54,11 @@ class Job:
         """Until another trigger is begun or finished."""
         before, deadline_s = self.triggers(), time.monotonic() + DEADLINE_S
         while self.triggers() <= before:
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < deadline_s, self.said()
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() < deadline_s, self.output()
             time.sleep(0.02)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.folder / "job.log").read_text()[-3000:]
 
     def kill(self, victim: str, drawn: random.Random) -> str:
@@ -109,7 +109,7 @@ def test_every_row_is_written_once_with_any_kill(tmp_path: pathlib.Path) -> None
         if job is not None:
             job.end()
         job = Job(servers, tmp_path, "finish")
-        assert job.process.wait(DEADLINE_S) == 0, job.said()
+        assert job.process.wait(DEADLINE_S) == 0, job.output()
         there = arrow.offsets_of(servers, "copied")
         ends = {number: offsets.end for number, offsets in there.items()}
         copied = arrow.read_topic(servers, "copied", columns=["value"], end=ends, committed=True)

@@ -40,8 +40,8 @@ def test_batches_work_with_the_first_lines_and_streams_are_refused(
 
     assert str(reported["pyspark"]).startswith(line)
     assert (reported["batch"], reported["exactly once"]) == (ROWS, ROWS)
-    said = f"spark.readStream.format('odradek') with PySpark {reported['pyspark']}: streams need"
-    assert f"{said} PySpark 4.2 or newer" in str(reported["stream"])
+    text = f"spark.readStream.format('odradek') with PySpark {reported['pyspark']}: streams need"
+    assert f"{text} PySpark 4.2 or newer" in str(reported["stream"])
 
 
 @pytest.mark.parametrize("line", ["4.2", "4.3"])

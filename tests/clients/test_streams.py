@@ -51,17 +51,17 @@ def test_every_word_is_counted_once_although_brokers_are_killed(
         stderr=subprocess.PIPE,
         text=True,
     ) as program:
-        said = lines_of(program)
+        output = lines_of(program)
         try:
-            assert said.get(timeout=240) == "1/4"
+            assert output.get(timeout=240) == "1/4"
             three("kill", "1")
-            assert said.get(timeout=240) == "2/4"
+            assert output.get(timeout=240) == "2/4"
             three("start", "1")
             three("kill", "2")
-            assert said.get(timeout=240) == "3/4"
+            assert output.get(timeout=240) == "3/4"
             three("start", "2")
-            assert said.get(timeout=240) == "4/4"
-            report = json.loads(said.get(timeout=120) or "{}")
+            assert output.get(timeout=240) == "4/4"
+            report = json.loads(output.get(timeout=120) or "{}")
         finally:
             program.kill()
     counts = report["counts"]

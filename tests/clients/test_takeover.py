@@ -148,10 +148,10 @@ def must_be_sound(data: pathlib.Path) -> None:
         files = ",".join(map(str, sorted(data.glob(pattern))))
         command = fetch.java("3.9", main, option, "--files", files)
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said
-        assert "isvalid: false" not in said
-        assert not re.search(r"Exception|mismatch|fail", said), said
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, output
+        assert "isvalid: false" not in output
+        assert not re.search(r"Exception|mismatch|fail", output), output
 
 
 def test_apache_kafka_takes_over_our_data_and_we_take_it_over_again(

@@ -251,7 +251,7 @@ def cut_off(network: Network, load: Load, number: int) -> None:
         assert host.try_to_write(partition) != "acknowledged"
     host.plug_in()
     network.wait_for_isr(ALL, seen_by=other)
-    until("it has heard of it", lambda: network.seen_by(number) == network.seen_by(other))
+    until("it has it in its metadata", lambda: network.seen_by(number) == network.seen_by(other))
     load.continues()
 
 

@@ -12,7 +12,7 @@ from tool_stories import compared, play
 
 pytestmark = pytest.mark.jvm
 
-# Kafka's tools speak to ZooKeeper, and ours to the embedded store.
+# Kafka's tools connect to ZooKeeper, and ours to the embedded store.
 WITH_ZOOKEEPER = {"zookeeper", "quotas", "configs"}
 # Kafka's consumer ends with its process, and here all calls share one.
 IN_ONE_PROCESS = {"consoles", "perf"}

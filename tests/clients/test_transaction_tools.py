@@ -110,9 +110,9 @@ async def leave_hanging(client: Client, topic: str) -> int:
         await asyncio.sleep(0.1)
 
 
-def row(said: str, *starts: str) -> list[str]:
+def row(text: str, *starts: str) -> list[str]:
     """The cells of the row that begins like this."""
-    rows = [each.split() for each in said.splitlines()]
+    rows = [each.split() for each in text.splitlines()]
     (found,) = (cells for cells in rows if cells[: len(starts)] == list(starts))
     return found
 

@@ -271,7 +271,7 @@ def certify(home: pathlib.Path, name: str, authority: str | None) -> pathlib.Pat
 
 
 def over_tls(home: pathlib.Path, port: int) -> dict[str, str]:
-    """A server's options: it serves there, and whoever comes must show a certificate of ours."""
+    """A server's options: it serves there, and a client must have a certificate of ours."""
     return {
         "secureClientPort": str(port),
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",

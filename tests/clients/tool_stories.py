@@ -207,14 +207,14 @@ def play(
                 sys.stderr.write(f"{time.strftime('%H:%M:%S')} {step.text[0]}\n")
             if isinstance(step, Call):
                 reported.append(
-                    (step, _said(cluster, tools if javas_tools else None, step.recording))
+                    (step, _output(cluster, tools if javas_tools else None, step.recording))
                 )
             else:
                 run_step(cluster, step)
     return reported
 
 
-def _said(cluster: Cluster, tools: JavaTools | None, recorded: Recording) -> tuple[str, str, str]:
+def _output(cluster: Cluster, tools: JavaTools | None, recorded: Recording) -> tuple[str, str, str]:
     for file, text in recorded.files.items():
         (cluster.home / file).write_text(text)
     endless = recorded.code == "timeout"
@@ -256,14 +256,14 @@ def _shortened(text: str) -> list[str]:
 
 
 def write_down(story: Story, reported: Sequence[tuple[Call, tuple[str, str, str]]]) -> None:
-    """Put what was said into the story's file."""
+    """Write the outputs into the story's file."""
     lines = [*story.head, ""]
-    said = {id(call): outcome for call, outcome in reported}
+    printed = {id(call): outcome for call, outcome in reported}
     for step in story.steps:
         if not isinstance(step, Call):
             lines += [f"> {step}", ""]
             continue
-        code, out, err = said[id(step)]
+        code, out, err = printed[id(step)]
         given = []
         for line in step.text:
             if line.startswith("[exit "):

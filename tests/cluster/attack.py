@@ -95,10 +95,10 @@ def failures(
 ) -> list[str]:
     """The faults of a broker that was attacked. Empty: there are none."""
     if not broker.is_up:
-        return [f"the broker has died: {broker.said()[-3000:]}"]
+        return [f"the broker has ended: {broker.output()[-3000:]}"]
     found = [f"a stack trace: {trace}" for trace in broker.traces()]
     if failed := broker.metric("odradek_requests_failed_total"):
-        found.append(f"{failed:.0f} requests failed as nobody had foreseen")
+        found.append(f"{failed:.0f} requests failed in an unexpected way")
     if report.rss_growth_mib > RSS_GROWTH_MIB_MAX:
         found.append(f"resident memory grew by {report.rss_growth_mib:.0f} MiB")
     if "error" in report.witness:
@@ -108,9 +108,9 @@ def failures(
     if kept is not None:
         try:
             if read_kept(broker.port) != kept:
-                found.append("a topic that nobody attacked is not what was written")
+                found.append("a topic that was not attacked has changed")
         except (AssertionError, OSError) as error:
-            found.append(f"a topic that nobody attacked cannot be read: {error}")
+            found.append(f"a topic that was not attacked cannot be read: {error}")
     return found
 
 
@@ -182,7 +182,7 @@ def attack(
 
     `port` is that of the listener attacked, if not the broker's first; `apis` what is asked for
     mostly, if not all that the first listener serves. `watched`: with a witness, and topics that
-    were deleted made again, which takes a broker that still knows its cluster.
+    were deleted made again, for which a broker must still have its cluster.
     """
     prepare(broker.port)
     log_dirs = broker.options["log.dirs"].split(",")
@@ -359,10 +359,10 @@ class Witness:
 
     def end(self) -> dict[str, Any]:
         """Have it read back all it wrote. Returns its report."""
-        said, complaint = self._process.communicate("end\n", timeout=120)
+        output, complaint = self._process.communicate("end\n", timeout=120)
         if self._process.returncode:
             return {"error": complaint[-2000:]}
-        seen: dict[str, Any] = json.loads(said)
+        seen: dict[str, Any] = json.loads(output)
         return seen
 
 

@@ -24,10 +24,10 @@ TRACES = ("Traceback (most recent call last)", "was never retrieved", "was never
 class BrokerEndedError(Exception):
     """The broker ended instead of serving; the text has its output."""
 
-    def __init__(self, exit_code: int, said: str) -> None:
-        super().__init__(f"exit code {exit_code}; its log ends with:\n{said[-3000:]}")
+    def __init__(self, exit_code: int, printed: str) -> None:
+        super().__init__(f"exit code {exit_code}; its log ends with:\n{printed[-3000:]}")
         self.exit_code = exit_code
-        self.said = said
+        self.output = printed
 
 
 class BrokerProcess:
@@ -72,7 +72,7 @@ class BrokerProcess:
             line = pipe.readline()
         assert self.process is not None
         if not line:
-            raise BrokerEndedError(self.process.wait(START_TIMEOUT_S), self.said()[begin:])
+            raise BrokerEndedError(self.process.wait(START_TIMEOUT_S), self.output()[begin:])
         reported = json.loads(line)
         self.ports = [int(each.rpartition(":")[2]) for each in reported["listeners"]]
         self.port = self.ports[0]
@@ -124,13 +124,13 @@ class BrokerProcess:
 
     # ------------------------------------------------------------------ observations
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Its log, since its first start."""
         return self.log.read_text(errors="replace")
 
     def traces(self) -> list[str]:
         """The beginnings of stack traces in its log, each with the lines around it."""
-        lines = self.said().splitlines()
+        lines = self.output().splitlines()
         return [
             "\n".join(lines[max(0, n - 2) : n + 40])
             for n, line in enumerate(lines)

@@ -9,7 +9,7 @@ import signal
 import sys
 
 from odradek.config.properties import parse
-from odradek.local.ready import tell
+from odradek.local.ready import report_ready
 
 _, verb, file, option, fd, *_ = sys.argv
 assert (verb, option) == ("server-start", "--ready-fd")
@@ -21,5 +21,5 @@ if "fake.stubborn" in properties:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "fake.mute" not in properties:
     http = f"http://{properties['odradek.http.host']}:{properties['odradek.http.port']}"
-    tell(int(fd), listeners=[properties["listeners"]], http=http)
+    report_ready(int(fd), listeners=[properties["listeners"]], http=http)
 signal.pause()

@@ -253,8 +253,8 @@ class Frames:
     def _length(self) -> bytes:
         rng = self._random
         data = self._request()
-        said = rng.choice((*_EVIL_32, len(data) - 1, len(data) + 1, len(data) + 1000, 105_000_000))
-        return struct.pack(">i", said) + data
+        text = rng.choice((*_EVIL_32, len(data) - 1, len(data) + 1, len(data) + 1000, 105_000_000))
+        return struct.pack(">i", text) + data
 
     def _session(self) -> bytes:
         rng = self._random
@@ -436,11 +436,11 @@ def _bombs() -> list[bytes]:
         (Codec.LZ4, lz4.frame.compress(zeros, store_size=False)[:-8]),
         (Codec.LZ4, _LZ4_THAT_LIES),
         (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(_GIB // 64)))),
-        (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(1000)),  # 4 GiB, says the block's head
+        (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(1000)),  # 4 GiB by the block's header
         (Codec.SNAPPY, b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x7f\xff\xff\xff" + bytes(100)),
     ]
     bombs = [_claiming(codec, body, count) for codec, body in large for count in (1, 0x7FFFFFFF)]
-    # One record that fills it; and records that are what they say, as many as there is room for.
+    # One record that fills it; and as many valid records as fit.
     one = b"\xff\xff\xff\xff\x07" + zeros
     bombs.append(_claiming(Codec.GZIP, zlib.compress(one, wbits=31), 1))
     bombs += [_many_records(1 << 16), _many_records(1 << 20), _many_records(6 << 20)]

@@ -160,8 +160,8 @@ class Peer:
 
     def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
-        (gone,) = self.request(request, DeleteTopicsResponse).responses
-        assert gone.error_code == 0, (name, gone.error_code, gone.error_message)
+        (removed,) = self.request(request, DeleteTopicsResponse).responses
+        assert removed.error_code == 0, (name, removed.error_code, removed.error_message)
 
     def produce(
         self, topic: str, partition: int, batch: bytes, *, acks: int = -1, version: int = 9

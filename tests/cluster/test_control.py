@@ -240,15 +240,15 @@ def test_why_explains_a_restart_although_the_controller_moved(tmp_path):
         odradek("restart", "1", *home)
 
         def reported():
-            said = odradek("why", "topic", "t", "--partition", "0", *home)
-            return said if "leadership does not move back" in said else None
+            output = odradek("why", "topic", "t", "--partition", "0", *home)
+            return output if "leadership does not move back" in output else None
 
-        said = wait_for(reported)
-        assert "t-0: broker 2 leads instead of the preferred replica 1 since" in said
-        assert "because broker 1 began to shut down; broker 1 is registered again since" in said
-        assert f"--bootstrap-server {bootstrap} --election-type preferred --topic t" in said
-        assert "because the topic was created" in said
-        assert "t-0: high watermark 0, the leader's LEO 0; leader 2" in said
+        output = wait_for(reported)
+        assert "t-0: broker 2 leads instead of the preferred replica 1 since" in output
+        assert "because broker 1 began to shut down; broker 1 is registered again since" in output
+        assert f"--bootstrap-server {bootstrap} --election-type preferred --topic t" in output
+        assert "because the topic was created" in output
+        assert "t-0: high watermark 0, the leader's LEO 0; leader 2" in output
         assert "broker 1 is registered" in odradek("why", "broker", "1", *home)
 
         odradek("kill", "2", *home)

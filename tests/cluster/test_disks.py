@@ -1,8 +1,8 @@
 """A log directory that fails under a real broker, one of two or the last one.
 
-Root, who often runs tests, may write everywhere; so a disk is made to fail by a limit on the size
-of files that is set on the running broker (EFBIG), by taking the directory away (ENOENT), and,
-where it may be mounted, by a filesystem of a few megabytes (ENOSPC).
+The user root, as which tests often run, may write everywhere. So a disk is made to fail by a limit
+on the size of files that is set on the running broker (EFBIG), by removing the directory (ENOENT),
+and, where it may be mounted, by a filesystem of a few megabytes (ENOSPC).
 """
 
 import json
@@ -131,8 +131,8 @@ def test_one_directory_fails_and_the_other_is_served(make_broker, tmp_path):
     two.check([*healthy, "t4", "t5", "t6", "t7"])
     assert two.in_directory(two.b) == [*healthy, "t4", "t5", "t6", "t7"]
     assert broker.metric(OFFLINE) == 1
-    assert f"log directory {two.a} is offline" in broker.said()
-    assert "File too large" in broker.said()
+    assert f"log directory {two.a} is offline" in broker.output()
+    assert "File too large" in broker.output()
     assert broker.traces() == []
 
     assert broker.stop() == 0
@@ -153,7 +153,7 @@ def test_the_last_directory_fails_and_the_broker_logs_it_and_ends(make_broker, t
     assert fill(two, two.in_directory(two.b)[0]) == STORAGE_ERROR
 
     assert broker.wait() == 1
-    last = broker.said().splitlines()[-1]
+    last = broker.output().splitlines()[-1]
     assert last.startswith("odradek: the last of log.dirs has failed")
     assert last.endswith("File too large (errno 27)")
     assert broker.traces() == []
@@ -213,7 +213,7 @@ def test_a_broker_without_a_usable_directory_does_not_start(make_broker, tmp_pat
     with pytest.raises(BrokerEndedError) as died:
         broker.start()
     assert died.value.exit_code == 1
-    assert "none of log.dirs can be used" in died.value.said.splitlines()[-1]
+    assert "none of log.dirs can be used" in died.value.output.splitlines()[-1]
     assert broker.traces() == []
 
 
@@ -241,7 +241,7 @@ def test_a_full_disk_takes_its_directory_offline_until_there_is_room(
     broker = two.broker
     victim, healthy = two.in_directory(two.a)[0], two.in_directory(two.b)
     assert fill(two, victim) == STORAGE_ERROR
-    assert "No space left on device" in broker.said()
+    assert "No space left on device" in broker.output()
     two.check(healthy)
     assert broker.stop() == 0
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_filesystem)], check=True)

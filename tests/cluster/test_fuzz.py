@@ -86,9 +86,9 @@ def test_malformed_frames_harm_neither_the_broker_nor_its_data_nor_its_other_cli
 
 def test_frames_to_the_inter_broker_listener_end_no_broker(make_broker, tmp_path):
     broker = make_broker(target_options(tmp_path)).start()
-    orders = [int(key) for key, api in APIS.items() if api.inter_broker]
+    between_brokers = [int(key) for key, api in APIS.items() if api.inter_broker]
     report = attack(
-        broker, seed="gate", frames=3_000, port=broker.ports[1], apis=orders, watched=False
+        broker, seed="gate", frames=3_000, port=broker.ports[1], apis=between_brokers, watched=False
     )
 
     assert failures(broker, report, None) == []
@@ -297,7 +297,7 @@ def test_fetch_sessions_are_limited_in_number_and_size(make_broker):
             epoch += 1
             assert epoch < 10
         assert answer.error_code == 0
-        gone = many_partitions(0, 1, session_id=session_id, session_epoch=epoch)
-        answer = peer.request(gone, FetchResponse, FETCH_BY_NAME)
+        removed = many_partitions(0, 1, session_id=session_id, session_epoch=epoch)
+        answer = peer.request(removed, FetchResponse, FETCH_BY_NAME)
         assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert broker.rss_max_bytes - before < 256 * MIB

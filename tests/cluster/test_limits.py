@@ -104,14 +104,14 @@ def request(api_key, version, body=b""):
     ],
 )  # fmt: skip
 def test_a_malformed_request_closes_its_connection_with_one_line_in_the_log(served, sent, reason):
-    refused, lines = served.metric(MALFORMED), len(served.said().splitlines())
+    refused, lines = served.metric(MALFORMED), len(served.output().splitlines())
     with Peer(served.port) as peer, Peer(served.port) as other:
         port = peer.socket.getsockname()[1]
         peer.send(sent)
         assert peer.is_hung_up()
         assert other.request(HELLO, ApiVersionsResponse).error_code == 0
 
-    (line,) = served.said().splitlines()[lines:]
+    (line,) = served.output().splitlines()[lines:]
     assert re.search(rf" WARNING closed 127\.0\.0\.1:{port}: {reason} \(", line), line
     assert served.metric(MALFORMED) == refused + 1
 
@@ -235,17 +235,17 @@ def refusal(broker):
         broker.start()
     assert died.value.exit_code == 1
     assert broker.traces() == []
-    return died.value.said.splitlines()[-1]
+    return died.value.output.splitlines()[-1]
 
 
 def test_unknown_options_are_reported_and_ignored(make_broker):
     broker = make_broker({"log.retenton.ms": 5, "num.network.threads": 7}).start()
-    assert "log.retenton.ms is not an option" in broker.said()
-    assert re.search(r"WARNING.*num\.network\.threads", broker.said())
+    assert "log.retenton.ms is not an option" in broker.output()
+    assert re.search(r"WARNING.*num\.network\.threads", broker.output())
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "text"),
     [
         ("log.segment.bytes", "3", "Invalid value 3"),
         ("num.partitions", "many", "Invalid value many"),
@@ -264,21 +264,21 @@ def test_unknown_options_are_reported_and_ignored(make_broker):
     ],
 )
 def test_an_invalid_option_is_named_with_its_rule_and_nothing_is_created(
-    make_broker, key, value, said
+    make_broker, key, value, text
 ):
     broker = make_broker({key: value})
     words = refusal(broker)
     assert "server.properties: " in words
     assert key in words
-    assert said in words
+    assert text in words
     assert not (broker.home / "data").exists()
 
 
 def test_a_file_of_options_that_cannot_be_read_is_named_with_its_line(make_broker):
     broker = make_broker()
     broker.options["a"] = "\\u12"
-    said = refusal(broker)
-    assert "server.properties: line" in said
+    text = refusal(broker)
+    assert "server.properties: line" in text
 
 
 def test_a_directory_of_another_broker_is_left_as_it_is(make_broker):
@@ -286,8 +286,8 @@ def test_a_directory_of_another_broker_is_left_as_it_is(make_broker):
     assert broker.stop() == 0
     before = {path: path.read_bytes() for path in broker.data.iterdir() if path.is_file()}
     broker.options["broker.id"] = "7"
-    said = refusal(broker)
-    assert f"{broker.data} belongs to broker 0; broker.id=7" in said
+    text = refusal(broker)
+    assert f"{broker.data} belongs to broker 0; broker.id=7" in text
     assert {path: path.read_bytes() for path in broker.data.iterdir() if path.is_file()} == before
 
     broker.options["broker.id"] = "0"
@@ -298,9 +298,9 @@ def test_a_directory_of_another_cluster_is_refused(make_broker):
     broker = make_broker().start()
     assert broker.stop() == 0
     broker.options["odradek.store.path"] = str(broker.home / "another.db")
-    said = refusal(broker)
-    assert f"{broker.data} belongs to cluster " in said
-    assert "the coordination store is that of cluster " in said
+    text = refusal(broker)
+    assert f"{broker.data} belongs to cluster " in text
+    assert "the coordination store is that of cluster " in text
 
 
 def test_a_directory_of_a_kraft_broker_is_refused(make_broker):
@@ -336,7 +336,7 @@ def test_idle_connections_leave_files_for_logs(make_broker):
     broker = make_broker({"auto.create.topics.enable": "false"})
     broker.files_max = (150, 600)
     broker.start()
-    assert "the limit of open files is raised from 150 to 600" in broker.said()
+    assert "the limit of open files is raised from 150 to 600" in broker.output()
     with Peer(broker.port) as peer:
         peer.create_topic("before", 20)
         idle = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(400)]
@@ -348,7 +348,7 @@ def test_idle_connections_leave_files_for_logs(make_broker):
         for connection in idle:
             connection.close()
     assert broker.metric("odradek_connections_refused") > 200
-    assert broker.said().count("for more there are no files") <= 2
+    assert broker.output().count("for more there are no files") <= 2
     assert broker.is_up
     assert broker.traces() == []
 

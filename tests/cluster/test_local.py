@@ -19,10 +19,10 @@ from odradek.local.supervisor import Supervisor
 FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("fake_broker.py")))
 
 
-def supervisor(tmp_path, said, **timeouts):
+def supervisor(tmp_path, text, **timeouts):
     return Supervisor(
         ClusterDirectory(tmp_path / "D"),
-        say=said.append,
+        say=text.append,
         program=FAKE,
         **{"start_timeout_s": 20.0, "stop_timeout_s": 20.0, **timeouts},
     )
@@ -31,9 +31,9 @@ def supervisor(tmp_path, said, **timeouts):
 @pytest.fixture
 def cluster(tmp_path):
     """A supervisor of fake brokers, which are ended after the test."""
-    said: list[str] = []
-    made = supervisor(tmp_path, said)
-    made.said = said
+    text: list[str] = []
+    made = supervisor(tmp_path, text)
+    made.messages = text
     yield made
     with contextlib.suppress(LocalError):
         made.kill_all()
@@ -165,13 +165,13 @@ def test_a_broker_that_never_serves_is_reported(cluster, tmp_path):
 
 def test_a_broker_that_does_not_stop_is_killed_by_down_and_reported(cluster, tmp_path):
     cluster.up(UpOptions(properties={"fake.stubborn": "true"}))
-    said: list[str] = []
-    hasty = supervisor(tmp_path, said, stop_timeout_s=0.1)
+    text: list[str] = []
+    hasty = supervisor(tmp_path, text, stop_timeout_s=0.1)
     with pytest.raises(LocalError, match=r"did not stop.*odradek kill 0"):
         hasty.stop(0)
     hasty.down()
 
-    assert said == ["broker 0 did not stop in 0 s: killed"]
+    assert text == ["broker 0 did not stop in 0 s: killed"]
     assert pids(cluster) == [None]
 
 
@@ -201,8 +201,8 @@ def test_watch_reports_a_crash_with_the_log_and_ends_with_the_last_broker(cluste
 
     with pytest.raises(LocalError, match="no broker is left"):
         cluster.watch()
-    assert "broker 0 died" in cluster.said[0]
-    assert "broker 0 says hello" in cluster.said[0]
+    assert "broker 0 died" in cluster.messages[0]
+    assert "broker 0 says hello" in cluster.messages[0]
     assert states(cluster) == ["crashed"]
 
 
@@ -215,7 +215,7 @@ def test_watch_ends_when_the_cluster_is_taken_down_elsewhere(cluster):
     watcher.join(20)
 
     assert not watcher.is_alive()
-    assert cluster.said == []
+    assert cluster.messages == []
 
 
 def test_a_missing_cluster_or_broker_is_named(cluster, tmp_path):

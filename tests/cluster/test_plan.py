@@ -35,9 +35,9 @@ def odradek(*arguments, expect=0):
 def bootstrap(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "D"
     # Otherwise no hanging transaction can be created.
-    said = odradek("up", "--brokers", "3", "--dir", path, "--detach", "--",
+    output = odradek("up", "--brokers", "3", "--dir", path, "--detach", "--",
                    "transaction.partition.verification.enable=false")  # fmt: skip
-    yield said.stdout.strip().splitlines()[-1]
+    yield output.stdout.strip().splitlines()[-1]
     odradek("down", "--dir", path)
 
 
@@ -143,11 +143,11 @@ def test_ctrl_c_waits_for_the_running_batch_under_the_throttle_and_starts_no_oth
     with executing(bootstrap, "halted", log) as process:
         process.send_signal(signal.SIGINT)
         until(lambda: "no further batch begins" in log.read_text())
-        said = log.read_text()
+        output = log.read_text()
         begun = r"0 of 2 partitions are as planned; still moving: halted-\d; the throttle of 1 B/s"
-        assert re.search(begun + " stays until they are done", said)
+        assert re.search(begun + " stays until they are done", output)
         assert throttles(bootstrap)
-        assert "to continue:   odradek plan replication-factor --topic halted" in said
+        assert "to continue:   odradek plan replication-factor --topic halted" in output
 
         for broker in "120":  # the leader last, because only then it can complete
             odradek("configs", "--bootstrap-server", bootstrap, "--alter", "--broker", broker,
@@ -200,14 +200,15 @@ def test_throttles_left_by_a_killed_run_are_reported_and_cleared(bootstrap):
 def test_a_misspelt_topic_is_answered_with_similar_names(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "flights")
     near = "there is no topic 'flighst'; did you mean flights?"
-    said = odradek("consume", "flighst", "--bootstrap-server", bootstrap, expect=1)
-    assert near in said.stderr
-    said = odradek("consume", "flights", "--partition", "7", "--bootstrap-server", bootstrap,
+    output = odradek("consume", "flighst", "--bootstrap-server", bootstrap, expect=1)
+    assert near in output.stderr
+    output = odradek("consume", "flights", "--partition", "7", "--bootstrap-server", bootstrap,
                    expect=1)  # fmt: skip
-    assert "topic 'flights' has no partition 7: it has 1, from 0 on" in said.stderr
-    said = odradek("plan", "replication-factor", "--topic", "flighst", "--replication-factor", "2",
-                   "--bootstrap-server", bootstrap, expect=1)  # fmt: skip
-    assert "there is no topic flighst; did you mean flights?" in said.stderr
+    assert "topic 'flights' has no partition 7: it has 1, from 0 on" in output.stderr
+    output = odradek("plan", "replication-factor", "--topic", "flighst",
+                     "--replication-factor", "2",
+                     "--bootstrap-server", bootstrap, expect=1)  # fmt: skip
+    assert "there is no topic flighst; did you mean flights?" in output.stderr
 
 
 def test_a_broker_is_drained(bootstrap):
@@ -250,8 +251,8 @@ def test_elections_are_measured_where_there_is_another_replica(bootstrap):
         led * each_ms
     )
 
-    said = odradek(*measured).stdout
-    assert "measured on 50 partitions in one go" in said
+    output = odradek(*measured).stdout
+    assert "measured on 50 partitions in one go" in output
 
     alone = odradek(*measured, "--replication-factor", "1")
     assert "modelled" in alone.stdout

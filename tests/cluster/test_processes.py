@@ -95,8 +95,8 @@ def test_a_process_has_a_session_of_its_own_and_its_output_goes_to_the_log(tmp_p
         assert pipe.read() == "reported"
     assert processes.wait_until_gone(child, timeout_s=10)
 
-    session, said = (tmp_path / "log").read_text().split()
-    assert (int(session), said) == (child.pid, "said")
+    session, output = (tmp_path / "log").read_text().split()
+    assert (int(session), output) == (child.pid, "said")
 
 
 def test_a_program_that_is_not_there(tmp_path):
@@ -109,7 +109,7 @@ def test_a_program_that_is_not_there(tmp_path):
 
 def test_the_current_process_runs():
     done = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
-    gone = int(done.stdout)
+    removed = int(done.stdout)
 
     assert processes._look(os.getpid()) is not None
-    assert processes._look(gone) is None
+    assert processes._look(removed) is None

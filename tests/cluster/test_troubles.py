@@ -114,12 +114,12 @@ Said = list[str]  # findings, and lines of `why`
 Story = Callable[[Home, Apart], list[Any]]
 
 
-def found(asked: Asked, kind: str, *options: object, about: str = "", said: str = "") -> Finding:
+def found(asked: Asked, kind: str, *options: object, about: str = "", printed: str = "") -> Finding:
     """The finding of a kind, as soon as there is one: metadata updates take a moment."""
 
     def look() -> Finding | None:
         for finding in asked.findings(kind, *options):
-            if finding.subject.startswith(about) and said in finding.why:
+            if finding.subject.startswith(about) and printed in finding.why:
                 return finding
         return None
 
@@ -136,7 +136,7 @@ def unknown_option(home: Home, _: Apart) -> list[Any]:
 
 
 def disk_nearly_full(home: Home, _: Apart) -> list[Any]:
-    return [found(home, "disk", "--disk-percent", 0, said="% since")]
+    return [found(home, "disk", "--disk-percent", 0, printed="% since")]
 
 
 def too_few_replicas(home: Home, _: Apart) -> list[Any]:
@@ -172,9 +172,9 @@ def skewed_leaders(home: Home, _: Apart) -> list[Any]:
         return None if "in sync yet" in str(why) or "out of sync" in str(why) else why
 
     why = wait_for(settled)
-    said = [found(home, "leader-skew", said="3 of 4 of broker 1"), *why]
+    printed = [found(home, "leader-skew", printed="3 of 4 of broker 1"), *why]
     home.kafka("leader-election", "--election-type", "preferred", "--all-topic-partitions")
-    return said
+    return printed
 
 
 def follower_paused(home: Home, _: Apart) -> list[Any]:
@@ -277,9 +277,9 @@ def disk_full(home: Home, _: Apart) -> list[Any]:
         home.write("filling", 2, size=900_000, count=10)
     wait_for(lambda: home.status(2)["state"] == "crashed")
     status = odradek("status", *home.where).splitlines()
-    said = [found(home, "crashed"), *(line for line in status if "ended by itself" in line)]
+    printed = [found(home, "crashed"), *(line for line in status if "ended by itself" in line)]
     home.do("start", 2)
-    return said
+    return printed
 
 
 def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:
@@ -288,7 +288,7 @@ def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:
     shutil.rmtree(directory)
     home.do("start", 2)
     return [
-        found(home, "emptied", said="all of them are copied"),
+        found(home, "emptied", printed="all of them are copied"),
         *(line for line in home.why("broker", 2) if "empty" in line),
     ]
 
@@ -340,10 +340,10 @@ TROUBLES: dict[str, Story] = {
 
 @pytest.mark.parametrize("title", TROUBLES)
 def test_a_problem_is_explained_as_on_the_page(title, home, apart, folder):
-    said = "\n".join(as_printed(each, folder) for each in TROUBLES[title](home, apart)) + "\n"
+    printed = "\n".join(as_printed(each, folder) for each in TROUBLES[title](home, apart)) + "\n"
     if os.environ.get("WRITE_TROUBLESHOOTING"):
-        write(title, said)
-    assert shown()[title] == said
+        write(title, printed)
+    assert shown()[title] == printed
 
 
 def shown() -> dict[str, str]:
@@ -351,9 +351,11 @@ def shown() -> dict[str, str]:
     return {block["title"]: block["said"] for block in BLOCK.finditer(PAGE.read_text())}
 
 
-def write(title: str, said: str) -> None:
+def write(title: str, printed: str) -> None:
     text = PAGE.read_text()
-    PAGE.write_text(BLOCK.sub(lambda b: b[1] + said + b[4] if b["title"] == title else b[0], text))
+    PAGE.write_text(
+        BLOCK.sub(lambda b: b[1] + printed + b[4] if b["title"] == title else b[0], text)
+    )
 
 
 def test_the_page_has_each_problem_and_no_other():

@@ -66,10 +66,10 @@ def test_in_the_foreground_a_signal_stops_all_cleanly(path, number):
         assert status(path)["bootstrap"] == bootstrap
         assert topics(bootstrap) == []
         up.send_signal(number)
-        said = up.communicate(timeout=60)[1]
+        output = up.communicate(timeout=60)[1]
 
     assert up.returncode == 0
-    assert said.splitlines()[-2:] == ["connect to:", "stopping; once more to kill"]
+    assert output.splitlines()[-2:] == ["connect to:", "stopping; once more to kill"]
     (broker,) = status(path)["brokers"]
     assert (broker["state"], broker["pid"]) == ("stopped", None)
     assert "stopping" in (path / "logs" / "broker-0.log").read_text()

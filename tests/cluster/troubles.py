@@ -94,7 +94,7 @@ class Home(Asked):
         self.held: list[Peer] = []  # connections that have to stay
 
     def status(self, broker: int) -> Any:
-        """What is known of a broker's process."""
+        """The exit state of a broker's process."""
         return json.loads(odradek("status", "--json", *self.where))["brokers"][broker]
 
     @property
@@ -233,7 +233,7 @@ _CHANGES: Sequence[tuple[str, str]] = (
 
 def as_printed(text: object, home: pathlib.Path) -> str:
     """A text in which everything that differs from run to run is replaced by an example."""
-    said = str(text).replace(f"{home}/D", "data").replace(str(home), "/var/lib/odradek")
+    printed = str(text).replace(f"{home}/D", "data").replace(str(home), "/var/lib/odradek")
     for pattern, example in _CHANGES:
-        said = re.sub(pattern, example, said, flags=re.MULTILINE)
-    return said
+        printed = re.sub(pattern, example, printed, flags=re.MULTILINE)
+    return printed

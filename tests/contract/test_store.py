@@ -619,12 +619,12 @@ async def test_a_closed_session_has_its_ephemeral_nodes_removed(world):
 async def test_an_expired_session_is_notified_and_its_ephemeral_nodes_are_removed(world):
     one, two = await world.connect(), await world.connect()
     await one.create("/e", ephemeral=True)
-    lost, gone = Calls(), Calls()
+    lost, removed = Calls(), Calls()
     one.on_session_lost = lost
-    await two.exists("/e", watch=gone)
+    await two.exists("/e", watch=removed)
     await world.expire(one)
     await soon(lost.event)
-    await soon(gone.event)
+    await soon(removed.event)
 
     assert one.session_id == 0
     assert await two.exists("/e") is None
@@ -666,10 +666,10 @@ async def test_one_wins_the_race_for_an_ephemeral_node_and_it_is_free_when_the_w
     winners = [store for store, o in zip(stores, outcomes, strict=True) if o == "/controller"]
     assert len(winners) == 1
     losers = [store for store in stores if store not in winners]
-    gone = Calls()
-    await losers[0].exists("/controller", watch=gone)
+    removed = Calls()
+    await losers[0].exists("/controller", watch=removed)
     await winners[0].close()
-    await soon(gone.event)
+    await soon(removed.event)
 
     await losers[0].create("/controller", ephemeral=True)
     with pytest.raises(NodeExistsError):

@@ -1,17 +1,17 @@
 """Plays the scenarios in `controller/*.txt` and compares what the controller answers.
 
 A scenario is text: a command, `----`, the answer. `ODRADEK_REWRITE=1 pytest tests/golden`
-writes the answers anew; read the diff and commit it only if you can say why it changed.
+writes the answers again; read the diff and commit it only if you can explain the change.
 
     controller epoch=3 [deletion=off]      a controller is elected
     brokers 1 2 3@70                       these are registered (@: broker epoch, 100 + id else)
     topic t 0=1,2 1=2,1 [no-id] [remade]   a topic's node, as it is when it is read next
     topic t 0=3,1,2+3-1                    ... with replicas that are added and removed
-    no-topic t                             ... it is gone
+    no-topic t                             ... it is deleted
     state t-0 leader=1 epoch=4 isr=1,2 version=7 [by=2] [recovering]
     load [delete=t] [t-0=2,3] [elect=t-0]  all of that is read, by a new controller
     see brokers|topics|topic t|deletions t   ... or because a watch fired
-    accept | refuse t-0 leader=.. | gone t-0   what became of a store (the others are accepted)
+    accept | refuse t-0 leader=.. | gone t-0   the outcome of a store (the others are accepted)
     unclean t | unclean                    which topics allow unclean election
     deleted 1 t-0=NONE                     a broker's answer to StopReplica
     answered 1 t-0=KAFKA_STORAGE_ERROR     a broker's answer to LeaderAndIsr
@@ -114,7 +114,7 @@ class Stage:
         self.states: dict[TopicPartition, StoredState] = {}
         self.trampoline = Trampoline(self.controller.handle)
         self.effects: Iterator[Effect | None] = iter(())  # that are left
-        self.waiting: Effect | None = None  # for the scenario to say what became of it
+        self.waiting: Effect | None = None  # for the scenario to decide the outcome
         self.out: list[str] = []
 
     def play(self, line: str) -> str:
@@ -254,7 +254,7 @@ class Stage:
     # ------------------------------------------------------------------------- settling
 
     def take(self, event: Event) -> None:
-        assert self.waiting is None, f"first say what became of {self.waiting}"
+        assert self.waiting is None, f"first decide the outcome of {self.waiting}"
         assert from_plain(Event, to_plain(event)) == event
         self.trampoline = Trampoline(self.controller.handle)
         self.effects = self.trampoline.settle(event)
@@ -302,8 +302,8 @@ def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for
         case Store(proposals):
             for p in proposals:
                 yield f"store {p.partition} {words(p.proposed)} if-version={version(p.proposed)}"
-        case SendRequests(news, brokers, _):
-            yield from show_news(news, brokers)
+        case SendRequests(updates, brokers, _):
+            yield from show_news(updates, brokers)
         case Record(decisions):
             yield from (f"record {decision}" for decision in decisions)
         case Answer(answer):
@@ -333,16 +333,16 @@ def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for
             yield f"resign: {reason}"
 
 
-def show_news(news, brokers) -> Iterable[str]:
+def show_news(updates, brokers) -> Iterable[str]:
     for request, items in (
-        ("leader-and-isr", [(n.broker, n.leader_and_isr) for n in news]),
-        ("update-metadata", [(n.broker, n.metadata) for n in news]),
-        ("stop-replica", [(n.broker, n.stop) for n in news]),
+        ("leader-and-isr", [(n.broker, n.leader_and_isr) for n in updates]),
+        ("update-metadata", [(n.broker, n.metadata) for n in updates]),
+        ("stop-replica", [(n.broker, n.stop) for n in updates]),
     ):
         to: dict[str, list[int]] = {}
-        for broker, told in items:
-            if told is not None:
-                text = ", ".join(show_partition(request, item) for item in told)
+        for broker, reported in items:
+            if reported is not None:
+                text = ", ".join(show_partition(request, item) for item in reported)
                 to.setdefault(text, []).append(broker)
         for text, told_brokers in to.items():
             alive = f" [alive {' '.join(map(str, brokers))}]" if request[0] == "u" else ""
@@ -372,8 +372,8 @@ def show_answer(answer) -> Iterable[str]:
                 yield f"answer {name} {shown}"
         case ReassignmentsAnswer(refusals):
             for name, refusal in refusals.items():
-                told = f"{refusal.error.name} {refusal.message}" if refusal else "NONE"
-                yield f"answer {name} {told}"
+                reported = f"{refusal.error.name} {refusal.message}" if refusal else "NONE"
+                yield f"answer {name} {reported}"
         case ReassignmentsList(assignments):
             for name, assignment in assignments.items():
                 yield f"answer {name} {show_assignment(assignment)}"
@@ -441,8 +441,8 @@ def test_scenario(path: pathlib.Path) -> None:
         comments = [line for line in head.split("\n") if line.startswith("#")]
         commands = [line for line in head.split("\n") if line and not line.startswith("#")]
         answers = [stage.play(line) for line in commands]
-        said = [answer for answer in answers if answer] or ["ok"]
-        body = [*commands, "----", *said] if commands else []
+        output = [answer for answer in answers if answer] or ["ok"]
+        body = [*commands, "----", *output] if commands else []
         out.append("\n".join([*comments, *body]))
     played = "\n\n".join(out) + "\n"
     if os.environ.get("ODRADEK_REWRITE"):

@@ -1,8 +1,8 @@
 """Plays the scenarios in `group/*.txt` and compares what the group coordinator answers.
 
 A scenario is text: a command, `----`, the answers, and how the groups stand that it is about.
-`ODRADEK_REWRITE=1 pytest tests/golden` writes the answers anew; read the diff and commit it only
-if you can say why it changed.
+`ODRADEK_REWRITE=1 pytest tests/golden` writes the answers again; read the diff and commit it only
+if you can explain the change.
 
     options initial_rebalance_delay_ms=0 size_max=2          before anything else
     after 500                                       so many ms pass; what is due happens
@@ -102,7 +102,7 @@ class Stage:
         if self.machine.next_deadline_ms is not None:
             due = self.machine.next_deadline_ms <= self.now_ms
             if due:
-                answers += self._tell(DeadlineReached())
+                answers += self._handle(DeadlineReached())
         return answers
 
     # --------------------------------------------------------------------- members
@@ -112,7 +112,7 @@ class Stage:
         answers = []
         while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now_ms = max(due_ms, self.now_ms)
-            answers += self._tell(DeadlineReached())
+            answers += self._handle(DeadlineReached())
         self.now_ms = end_ms
         return answers
 
@@ -135,7 +135,7 @@ class Stage:
             can_be_given_id=version >= 4,
             can_skip_assignment=version >= 9,
         )
-        answers = self._tell(joining)
+        answers = self._handle(joining)
         if any(f"{who}-{number}" in answer for answer in answers) or (
             group in self.machine.groups and f"{who}-{number}" in self.machine.groups[group].members
         ):
@@ -154,10 +154,10 @@ class Stage:
             protocol=given.pop("protocol", None),
             assignments={name: part.encode() for name, part in given.items()},
         )
-        return self._tell(event)
+        return self._handle(event)
 
     def _heartbeat(self, group, plain, given):
-        return self._tell(
+        return self._handle(
             Heartbeat(
                 request=self._request(""),
                 group_id=group,
@@ -174,7 +174,7 @@ class Stage:
             else LeavingMember(member_id=word.partition("@")[0], group_instance_id=after_at(word))
             for word in plain
         )
-        return self._tell(Leave(request=self._request("leave"), group_id=group, members=members))
+        return self._handle(Leave(request=self._request("leave"), group_id=group, members=members))
 
     # --------------------------------------------------------------------- offsets
 
@@ -197,12 +197,12 @@ class Stage:
         number = self._request("")
         self.commits.add(number)
         event = CommitOffsets(request=number, group_id=group, committer=committer, offsets=offsets)
-        return self._tell(event)
+        return self._handle(event)
 
     def _marker(self, group, plain, given):
         producer_id, how = plain
         self.log.append((int(producer_id), how == "commit"))
-        return self._tell(TransactionEnded(int(producer_id), how == "commit"))
+        return self._handle(TransactionEnded(int(producer_id), how == "commit"))
 
     def _offsets(self, group, plain, given):
         offsets = self.machine.committed_offsets(group)
@@ -218,7 +218,7 @@ class Stage:
         answers = []
         waiting, self.waiting = self.waiting, []
         for each in waiting:
-            answers += self._tell(Appended(each.number, error))
+            answers += self._handle(Appended(each.number, error))
         return answers
 
     def _auto(self, group, plain, given):
@@ -228,10 +228,10 @@ class Stage:
     # --------------------------------------------------------------------- removal
 
     def _delete_offsets(self, group, plain, given):
-        return self._tell(DeleteOffsets(self._request(""), group, tuple(map(parse, plain))))
+        return self._handle(DeleteOffsets(self._request(""), group, tuple(map(parse, plain))))
 
     def _delete_group(self, group, plain, given):
-        return self._tell(DeleteGroup(self._request("group"), group))
+        return self._handle(DeleteGroup(self._request("group"), group))
 
     def _delete_topic(self, group, plain, given):
         return self._tell_each(lambda group_id: TopicsDeleted(group_id, frozenset(plain)))
@@ -241,21 +241,21 @@ class Stage:
 
     def _tell_each(self, event):
         groups = list(self.machine.groups)
-        return [answer for group_id in groups for answer in self._tell(event(group_id))]
+        return [answer for group_id in groups for answer in self._handle(event(group_id))]
 
     # ------------------------------------------------------------------ leadership
 
     def _reload(self, group, plain, given):
-        answers = self._tell(Resigned())
+        answers = self._handle(Resigned())
         self.machine = GroupMachine(self.options)
         self.waiting.clear()
         for offset, entry in enumerate(self.log):
             if len(entry) == 2:
-                self._tell(MarkerReplayed(*entry))
+                self._handle(MarkerReplayed(*entry))
             else:
                 key, value, producer_id = entry
-                self._tell(Replayed((Record(key, value, offset=offset),), producer_id))
-        return answers + self._tell(Loaded()) + self._describe(group, plain, given)
+                self._handle(Replayed((Record(key, value, offset=offset),), producer_id))
+        return answers + self._handle(Loaded()) + self._describe(group, plain, given)
 
     def _describe(self, group, plain, given):
         return [describe(found) for _, found in sorted(self.machine.groups.items())] or ["nothing"]
@@ -266,7 +266,7 @@ class Stage:
         self.requests.append(client)
         return len(self.requests) - 1
 
-    def _tell(self, event):
+    def _handle(self, event):
         effects = self.machine.handle(event, self.now)
         self.machine.validate()
         return [answer for effect in effects for answer in self._perform(effect)]
@@ -275,7 +275,7 @@ class Stage:
         match effect:
             case Answer(request, answer):
                 client = self.requests[request]
-                lines = said(answer, is_commit=request in self.commits)
+                lines = output(answer, is_commit=request in self.commits)
                 return [f"{client} {line}" if client else line for line in lines]
             case Append():
                 self.log += [(key, value, effect.producer_id) for key, value in effect.records]
@@ -292,7 +292,7 @@ class Stage:
                 return [f"({text})"]
 
 
-def said(answer, *, is_commit) -> list[str]:
+def output(answer, *, is_commit) -> list[str]:
     match answer:
         case PartitionsAnswer(error, partitions):
             own = [f"{each} {found.name}" for each, found in partitions.items()]

@@ -1,7 +1,7 @@
 """Plays the scenarios in `txn/*.txt` and compares what the transaction coordinator answers.
 
 A scenario is text: a command, `----`, the answer. `ODRADEK_REWRITE=1 pytest tests/golden`
-writes the answers anew; read the diff and commit it only if you can say why it changed.
+writes the answers again; read the diff and commit it only if you can explain the change.
 
     at 5000                              wall time, in milliseconds
     stored x id=7 epoch=3 state=Ongoing [in=t-0,t-1] [started=..] [v2]    stands in the log
@@ -47,7 +47,7 @@ STATES = {name: state for state, name in STATE_NAMES.items()}
 
 
 class Stage:
-    """One coordinator, spoken to in words; its log is remembered."""
+    """One coordinator that takes commands as text, and keeps its log."""
 
     def __init__(self) -> None:
         self.machine = TransactionMachine()
@@ -201,8 +201,8 @@ class Stage:
             case Append(name, transaction, again):
                 assert name not in self.asked, "one append for an id"
                 self.asked[name] = transaction
-                said = "tombstone" if transaction is None else words(transaction)
-                return f"append {name} {said}{' again' if again else ''}"
+                output = "tombstone" if transaction is None else words(transaction)
+                return f"append {name} {output}{' again' if again else ''}"
             case Answer(request, (error, producer_id, epoch)):
                 has = "" if producer_id < 0 else f" {producer_id}/{epoch}"
                 return f"answer #{request} {error.name}{has}"
@@ -221,14 +221,14 @@ NO_VERSION = {
 
 
 def words(t: Transaction) -> str:
-    said = [STATE_NAMES[t.state], f"{t.producer_id}/{t.producer_epoch}"]
+    output = [STATE_NAMES[t.state], f"{t.producer_id}/{t.producer_epoch}"]
     if t.partitions:
-        said.append(f"in={shown(t.partitions)}")
+        output.append(f"in={shown(t.partitions)}")
     if t.started_ms >= 0:
-        said.append(f"started={t.started_ms}")
+        output.append(f"started={t.started_ms}")
     if t.next_producer_id >= 0:
-        said.append(f"next={t.next_producer_id}")
-    return " ".join(said)
+        output.append(f"next={t.next_producer_id}")
+    return " ".join(output)
 
 
 def shown(partitions: frozenset[TopicPartition]) -> str:

@@ -27,7 +27,7 @@ def assigned(result):
 
 
 @given(st.sampled_from(sorted(ASSIGNORS)), COUNTS, ANY)
-def test_every_partition_has_one_reader_that_wants_it(name, counts, members):
+def test_every_partition_has_one_reader_that_subscribed_to_it(name, counts, members):
     result = ASSIGNORS[name].assign(counts, members)
 
     assert result.keys() == members.keys()
@@ -36,7 +36,7 @@ def test_every_partition_has_one_reader_that_wants_it(name, counts, members):
 
 
 @given(st.sampled_from(["roundrobin", "sticky", "cooperative-sticky"]), COUNTS, SAME)
-def test_who_reads_the_same_gets_the_same_number(name, counts, members):
+def test_members_with_equal_subscriptions_get_equal_numbers(name, counts, members):
     sizes = [len(owned) for owned in ASSIGNORS[name].assign(counts, members).values()]
 
     assert max(sizes) - min(sizes) <= 1
@@ -72,7 +72,7 @@ def test_nothing_moves_when_nothing_changes(counts, members):
 
 
 @given(COUNTS, SAME, NAMES)
-def test_who_stays_keeps_what_it_had_when_another_leaves(counts, members, leaving):
+def test_a_member_keeps_its_partitions_when_another_leaves(counts, members, leaving):
     if members.keys() <= {leaving}:
         return
     first = assign_sticky(counts, members)

@@ -91,7 +91,7 @@ class Surroundings:
 
 
 def fail(error):
-    pytest.fail(f"the disk was said to have failed: {error}")
+    pytest.fail(f"the disk was reported as failed: {error}")
 
 
 def batches_of(log):
@@ -285,7 +285,7 @@ class CleanedLogLife(RuleBasedStateMachine):
             clean(self.log, self.around.now_ms, 1 << 20)
             self.around.pass_time(200)
         except SimulatedCrash:
-            note(f"dies after {operations} operations")
+            note(f"crashes after {operations} operations")
         self.around.crash(mode)
         before = sorted(self.log.active_producers())
         self.log = self.around.load(self.checkpointed, self.clean_to)

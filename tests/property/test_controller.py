@@ -87,7 +87,7 @@ class Life(RuleBasedStateMachine):
         self.moves: dict[TopicPartition, tuple[int, ...]] = {}  # asked for by a node
         self.unclean: set[str] = set()
         self.births = 0
-        # What was said, and when.
+        # The requests that were sent, and when.
         self.leaders: dict[tuple[UUID, TopicPartition, int], int] = {}
         self.to_delete: list[tuple[int, int, tuple[TopicPartition, ...]]] = []
         self.meddlers: list[TopicPartition] = []
@@ -136,10 +136,10 @@ class Life(RuleBasedStateMachine):
                     del self.moves[name]
             case RemoveElections():
                 self.answers.append(effect)
-            case SendRequests(news, brokers, _):
+            case SendRequests(update, brokers, _):
                 assert brokers == self.controller.context.brokers
-                for told in news:
-                    self.announce(told)
+                for result in update:
+                    self.announce(result)
             case Answer(answer):
                 self.answers.append(answer)
             case Record(decisions):
@@ -154,7 +154,7 @@ class Life(RuleBasedStateMachine):
         return assignments
 
     def store(self, proposal):
-        """Accept a proposal if nobody wrote before it, and if it is lawful."""
+        """Accept a proposal if the stored version is unchanged and it is valid."""
         name, wanted = proposal.partition, proposal.proposed
         if self.meddlers and self.meddlers[0] == name:
             self.meddlers.pop()
@@ -205,20 +205,20 @@ class Life(RuleBasedStateMachine):
             self.deletions.discard(name)
             self.states = {p: s for p, s in self.states.items() if p.topic != name}
 
-    def announce(self, told) -> None:
-        assert told.broker in self.live or self.controller.context.is_going_down
-        if told.broker not in self.live:
+    def announce(self, result) -> None:
+        assert result.broker in self.live or self.controller.context.is_going_down
+        if result.broker not in self.live:
             return
-        assert self.live[told.broker].broker_epoch == told.broker_epoch
+        assert self.live[result.broker].broker_epoch == result.broker_epoch
         announced = [
-            (news.leader_and_isr, self.states[news.partition].leader_and_isr)
-            for news in (*(told.leader_and_isr or ()), *(told.metadata or ()))
-            if news.partition.topic in self.topics
+            (update.leader_and_isr, self.states[update.partition].leader_and_isr)
+            for update in (*(result.leader_and_isr or ()), *(result.metadata or ()))
+            if update.partition.topic in self.topics
         ]
         assert all(sent == stored for sent, stored in announced), "announced before it was stored"
-        doomed = tuple(stop.partition for stop in told.stop or () if stop.delete)
+        doomed = tuple(stop.partition for stop in result.stop or () if stop.delete)
         if doomed:
-            self.to_delete.append((told.broker, told.broker_epoch, doomed))
+            self.to_delete.append((result.broker, result.broker_epoch, doomed))
 
     # ------------------------------------------------------------------------ what happens
 
@@ -361,7 +361,7 @@ class Life(RuleBasedStateMachine):
     def its_state_is_what_is_stored(self) -> None:
         context = self.controller.context
         assert set(context.topics) == set(self.topics)
-        # When all have asked to leave, the controller does not take out those that are gone.
+        # If all have requested a shutdown, the controller does not remove those that have ended.
         assert context.is_going_down or context.brokers == self.live
         for partition in context.partitions():
             stands = self.states.get(partition.name)
@@ -448,5 +448,5 @@ TestControllerLife = Life.TestCase
 TestControllerLife.settings = settings(max_examples=150, stateful_step_count=30)
 
 
-def test_each_verdict_can_be_said_in_words() -> None:
+def test_each_verdict_has_a_sentence() -> None:
     assert len({verdict.value for verdict in Verdict}) == len(Verdict)

@@ -79,13 +79,13 @@ class GroupLife(RuleBasedStateMachine):
         self.answered = set()
         self.requests = 0
         self.errors = {}  # request: the error, when it is answered
-        self.stamps = {}  # generation: the assignment that somebody was given in it
+        self.stamps = {}  # generation: the assignment that a member got in it
         self.newest_given = -1
         self.offset = 0
         self.confirmed = -1
         self.pending = {}  # producer: the newest offset that is confirmed in its transaction
         self.loses_answers = False
-        self.past = []  # every member id and generation that somebody was given
+        self.past = []  # every member id and generation that a member got
 
     # ------------------------------------------------------------------------- effects
 
@@ -102,7 +102,7 @@ class GroupLife(RuleBasedStateMachine):
             client.awaits = self.requests
         return self.requests
 
-    def tell(self, event):
+    def handle(self, event):
         self.trampoline.run(event, self.perform)
         if "g" not in self.machine.groups:  # a group that was removed begins again at generation 1
             self.stamps.clear()
@@ -122,7 +122,7 @@ class GroupLife(RuleBasedStateMachine):
                 if isinstance(answer, SyncAnswer) and answer.assignment and not answer.error:
                     self.given(*map(int, answer.assignment.split(b":")))
                 if client is not None and not self.loses_answers:
-                    self.hear(client, answer)
+                    self.answered(client, answer)
             case Append():
                 self.log += [(key, value, effect.producer_id) for key, value in effect.records]
                 self.waiting.append((len(self.log), effect))
@@ -137,7 +137,7 @@ class GroupLife(RuleBasedStateMachine):
         assert generation == self.machine.groups["g"].generation, "an old assignment"
         self.newest_given = max(self.newest_given, generation)
 
-    def hear(self, client, answer):
+    def answered(self, client, answer):
         if isinstance(answer, JoinAnswer):
             client.joined = client.synced = False
             if answer.error is ErrorCode.NONE:
@@ -166,7 +166,7 @@ class GroupLife(RuleBasedStateMachine):
     @rule(number=CLIENTS)
     def join(self, number):
         client = self.clients[number]
-        self.tell(
+        self.handle(
             Join(
                 request=self.request(client),
                 group_id="g",
@@ -187,7 +187,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         self.offset += 1
         part = b"%d:%d" % (client.generation, self.offset)
-        self.tell(
+        self.handle(
             Sync(
                 request=self.request(client),
                 group_id="g",
@@ -203,7 +203,7 @@ class GroupLife(RuleBasedStateMachine):
         client = self.clients[number]
         if client.joined:
             request = self.request(None)
-            self.tell(
+            self.handle(
                 Heartbeat(
                     request=request,
                     group_id="g",
@@ -223,7 +223,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         leaving = LeavingMember(member_id=client.member_id, group_instance_id=client.instance_id)
         request = self.request(client)
-        self.tell(Leave(request=request, group_id="g", members=(leaving,)))
+        self.handle(Leave(request=request, group_id="g", members=(leaving,)))
         assert request in self.answered
         client.member_id, client.joined, client.synced = "", False, False
 
@@ -256,7 +256,7 @@ class GroupLife(RuleBasedStateMachine):
         self.offset += 1
         request = self.request(None)
         offsets = {PARTITION: CommittedOffset(self.offset, -1, "", 0)}
-        self.tell(CommitOffsets(request=request, group_id="g", committer=who, offsets=offsets))
+        self.handle(CommitOffsets(request=request, group_id="g", committer=who, offsets=offsets))
         return self.errors.pop(request, ErrorCode.NONE)
 
     @rule(producer=st.sampled_from([-1, 7, 8]))
@@ -272,7 +272,7 @@ class GroupLife(RuleBasedStateMachine):
         error = self.append_commit(Committer(producer_id=producer))
         self.offset -= 1_001
         for _, append in self.waiting[before[0] :]:
-            self.tell(Appended(append.number, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self.handle(Appended(append.number, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         assert error or self.errors.popitem()[1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
         del self.waiting[before[0] :], self.log[before[1] :]
 
@@ -280,7 +280,7 @@ class GroupLife(RuleBasedStateMachine):
     def offsets_expire(self):
         """After a year."""
         before, self.now = self.now, self.now._replace(wall_ms=1 << 36)
-        self.tell(ExpirationDue("g"))
+        self.handle(ExpirationDue("g"))
         self.now = before
         has_expired = self.confirmed >= 0 and not self.machine.committed_offsets("g")
         assert not (has_expired and self.pending), "another is pending in a transaction"
@@ -291,7 +291,7 @@ class GroupLife(RuleBasedStateMachine):
     def transaction_ends(self, producer, committed):
         self.confirm_all()  # a marker counts when it is committed, and so is all before it
         self.log.append((producer, committed))
-        self.tell(TransactionEnded(producer, committed))
+        self.handle(TransactionEnded(producer, committed))
         newest = self.pending.pop(producer, -1)
         if committed:
             self.confirmed = max(self.confirmed, newest)
@@ -327,7 +327,7 @@ class GroupLife(RuleBasedStateMachine):
     @rule()
     def confirm(self):
         _, each = self.waiting.pop(0)
-        self.tell(Appended(each.number, ErrorCode.NONE))
+        self.handle(Appended(each.number, ErrorCode.NONE))
         if each.base_sequence < 0:
             return  # of a group
         newest = decode_offset_value(each.records[0][1], 0).offset
@@ -345,14 +345,14 @@ class GroupLife(RuleBasedStateMachine):
     def an_append_times_out(self):
         """The records are in the log all the same."""
         _, each = self.waiting.pop(0)
-        self.tell(Appended(each.number, ErrorCode.REQUEST_TIMED_OUT))
+        self.handle(Appended(each.number, ErrorCode.REQUEST_TIMED_OUT))
 
     @rule(ms=st.sampled_from([50, 100, 500, 500, 2_000, 12_000]))
     def time_passes(self, ms):
         end_ms = self.now.monotonic_ms + ms
         while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now = Now(max(due_ms, self.now.monotonic_ms), 0)
-            self.tell(DeadlineReached())
+            self.handle(DeadlineReached())
         self.now = Now(end_ms, 0)
 
     @rule(kept=st.integers(0, 20))
@@ -364,20 +364,20 @@ class GroupLife(RuleBasedStateMachine):
         first = self.waiting[0] if self.waiting else (len(self.log), None)
         confirmed = first[0] - (len(first[1].records) if first[1] is not None else 0)
         del self.log[confirmed + kept :]
-        self.tell(Resigned())
+        self.handle(Resigned())
         for _, each in self.waiting:
-            self.tell(Appended(each.number, ErrorCode.NOT_COORDINATOR))
+            self.handle(Appended(each.number, ErrorCode.NOT_COORDINATOR))
         unanswered = [each for each in self.answers if each not in self.answered]
         assert unanswered == [], "left without an answer"
         self.waiting.clear()
         self.start()
         for offset, entry in enumerate(self.log):
             if len(entry) == 2:
-                self.tell(MarkerReplayed(*entry))
+                self.handle(MarkerReplayed(*entry))
             else:
                 key, value, producer = entry
-                self.tell(Replayed((Record(key, value, offset=offset),), producer))
-        self.tell(Loaded())
+                self.handle(Replayed((Record(key, value, offset=offset),), producer))
+        self.handle(Loaded())
 
     # ---------------------------------------------------------------------- invariants
 

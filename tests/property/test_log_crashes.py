@@ -81,7 +81,7 @@ class Surroundings:
 
 
 def fail(error):
-    pytest.fail(f"the disk was said to have failed: {error}")
+    pytest.fail(f"the disk was reported as failed: {error}")
 
 
 def batches_of(log):
@@ -204,7 +204,7 @@ class LogLife(RuleBasedStateMachine):
             try:
                 self.around.load(clean=False, checkpointed=self.checkpointed)
             except SimulatedCrash:
-                note(f"recovery dies after {operations} operations")
+                note(f"recovery crashes after {operations} operations")
             self.around.crash(mode)
         self.log = self.around.load(clean=False, checkpointed=self.checkpointed)
         reference = undisturbed.load(clean=False, checkpointed=self.checkpointed)
@@ -269,8 +269,8 @@ class LogLife(RuleBasedStateMachine):
             assert log.epochs.epoch_at(header.last_offset) == header.leader_epoch
             reached = log.offset_for_timestamp(header.max_timestamp)
             assert reached.timestamp >= header.max_timestamp
-        told = log.aborted_transactions(log.log_start_offset, log.leo)
-        assert {(t.producer_id, t.last_offset) for t in told} >= self.aborted_transactions()
+        answer = log.aborted_transactions(log.log_start_offset, log.leo)
+        assert {(t.producer_id, t.last_offset) for t in answer} >= self.aborted_transactions()
 
     def aborted_transactions(self) -> set[tuple[int, int]]:
         """Producer id and marker offset of transactions with data and marker in the log."""

@@ -75,11 +75,11 @@ def test_both_checks_agree_on_any_bytes(body, count):
 def test_accepted_records_can_be_decoded(fields, damage):
     body, base_timestamp = body_of(fields)
     body = damaged(body, damage)
-    said = verdict(compiled, body, 0, len(fields), base_timestamp, INT64_MIN, INT64_MAX, False)
+    output = verdict(compiled, body, 0, len(fields), base_timestamp, INT64_MIN, INT64_MAX, False)
 
-    read = [] if isinstance(said, str) else [span[1] for span in iter_spans(body, len(fields))]
+    read = [] if isinstance(output, str) else [span[1] for span in iter_spans(body, len(fields))]
 
-    assert isinstance(said, str) or read == list(range(len(fields)))
+    assert isinstance(output, str) or read == list(range(len(fields)))
 
 
 def test_both_checks_list_the_first_thousand_rejected_records():

@@ -46,33 +46,33 @@ def plain(outcome):
 
 
 async def play(steps, connect):
-    """All that can be seen of a run; sessions by who they belong to, for their numbers differ."""
+    """All that can be seen of a run; sessions by their owner, because their numbers differ."""
     store, bystander = connect(), connect()
-    told = []
+    result = []
     await store.open()
     await bystander.open()
     for step, argument in steps:
         if step == "multi_many":
-            told.append([plain(o) for o in await store.multi_many(argument)])
+            result.append([plain(o) for o in await store.multi_many(argument)])
         elif step == "watch":
             for read in (store.get, store.exists, store.children):
                 try:
                     answer = await read(
-                        argument, watch=partial(told.append, (read.__name__, argument))
+                        argument, watch=partial(result.append, (read.__name__, argument))
                     )
                 except StoreError as error:
                     answer = type(error), str(error)
-                told.append(without_owner(answer, store))
+                result.append(without_owner(answer, store))
         else:
             await store.close()
             await store.open()
     tree = []
     await walk(bystander, "/", tree)
-    told += [without_owner(seen, store) for seen in tree]
+    result += [without_owner(seen, store) for seen in tree]
     await store.close()
-    told.append(await bystander.children("/"))
+    result.append(await bystander.children("/"))
     await bystander.close()
-    return told
+    return result
 
 
 def without_owner(seen, store):

@@ -59,7 +59,7 @@ REFUSALS = {
 
 
 class Producer:
-    """What a client believes of itself."""
+    """A client's own producer id and epoch."""
 
     def __init__(self):
         self.id = -1
@@ -77,8 +77,8 @@ class CoordinatorLife(RuleBasedStateMachine):
         self.count = 0
         self.producers = [Producer(), Producer()]
         self.given = {}  # (id, epoch) -> producer
-        self.newest = ((-1, -1), None)  # the latest that anybody was told, and who
-        self.cut_off = set()  # id and epoch of those whose transaction somebody else has aborted
+        self.newest = ((-1, -1), None)  # the latest that a client got, and which client
+        self.cut_off = set()  # id and epoch of those whose transaction another client has aborted
         self.decision = None  # of the transaction that is prepared: id, epoch, how
         self.outstanding = []
         self.append = None
@@ -239,7 +239,7 @@ class CoordinatorLife(RuleBasedStateMachine):
         )
 
     def is_fenced(self, who):
-        """Whether another producer has been told something later than what this one has."""
+        """Whether another producer has got a later id and epoch than this one."""
         producer = self.producers[who]
         newest, holder = self.newest
         return holder not in {None, who} and newest > (producer.id, producer.epoch)

@@ -101,11 +101,11 @@ def test_the_table_fits_a_terminal_of_80_columns(tables):
 
 
 def test_a_story_is_never_silent_for_long():
-    said = Queue()
-    story = Story(said.put, doing=lambda: "counting")
+    output = Queue()
+    story = Story(output.put, doing=lambda: "counting")
 
     with story.never_silent():
-        assert said.get(timeout=30).endswith("... counting")
+        assert output.get(timeout=30).endswith("... counting")
     assert story.lines == []
 
 

@@ -140,8 +140,8 @@ def kill_the_other_workers():
     rows = [line.split(None, 2) for line in reported.splitlines()]
     (driver,) = (parent for pid, parent, _ in rows if int(pid) == os.getppid())
     daemons = {
-        pid for pid, parent, said in rows
-        if parent == driver and "pyspark.daemon pyspark.worker" in said
+        pid for pid, parent, output in rows
+        if parent == driver and "pyspark.daemon pyspark.worker" in output
     }  # fmt: skip
     for pid, parent, _ in rows:
         if parent in daemons and int(pid) != os.getpid():
@@ -247,7 +247,7 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
         thread.close()
 
     ends = json.loads(query.recentProgress[-1].sources[0].endOffset)[source]
-    # Spark tells a source of a batch's end when the next one begins: the last may not be there.
+    # Spark commits a batch to its source when the next one begins: the last may not be there.
     assert set(found) == set(partitions)
     assert all(0 < at.offset <= ends[str(name.partition)] for name, at in found.items())
 

@@ -79,7 +79,7 @@ class ControlledShutdown:
         loop = asyncio.get_running_loop()
         retries = config.controlled_shutdown_max_retries - 1
         deadline_s = loop.time() + retries * config.controlled_shutdown_retry_backoff_ms / 1000
-        said = ""
+        logged = ""
         while True:
             try:
                 answer = await self._ask(request)
@@ -90,8 +90,8 @@ class ControlledShutdown:
                 if not answer.error_code and not left:
                     return
                 trouble = f"controlled shutdown: error {answer.error_code}, still leads {left}"
-            if trouble != said:
-                said = trouble
+            if trouble != logged:
+                logged = trouble
                 log.info("%s", trouble)
             if loop.time() + _AGAIN_S > deadline_s:
                 return

@@ -42,11 +42,11 @@ class ControllerRequests:
         cache: MetadataCache,
         *,
         learn: Callable[[Sequence[str]], Awaitable[None]],
-        gone: Callable[[str], None],
+        deleted: Callable[[str], None],
     ) -> None:
-        """`learn` reads the options of new topics; `gone` gets the names of deleted topics."""
+        """`learn` reads the options of new topics; `deleted` gets the names of deleted topics."""
         self._learn = learn
-        self._gone = gone
+        self._topic_deleted = deleted
         self._replicas = replicas
         self._cache = cache
         self.broker_epoch = -1  # of the present registration
@@ -93,10 +93,10 @@ class ControllerRequests:
         refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=refusal)
-        response, gone = update_metadata(self._cache, request)
+        response, deleted = update_metadata(self._cache, request)
         self._replicas.metadata_updated(request.topic_states)
-        for topic in gone:
-            self._gone(topic)
+        for topic in deleted:
+            self._topic_deleted(topic)
         return response
 
     def _refusal(self, request: ControlRequest, origin: Origin | None) -> ErrorCode:

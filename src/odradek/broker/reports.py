@@ -125,7 +125,7 @@ def _cleaner(broker: ReportedParts) -> Mapping[str, Any]:
         "given_up": [
             {"partition": str(partition), "since_ms": since_ms, "why": why}
             for partition, (since_ms, why) in islice(cleaner.given_up.items(), PARTITIONS_MAX)
-            if not cleaner.uncleanable[partition].gone
+            if not cleaner.uncleanable[partition].removed
         ],
     }
 

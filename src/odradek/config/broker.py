@@ -353,9 +353,12 @@ def _network(values: Mapping[str, Value], host_name: str) -> dict[str, object]:
     protocols = parse_protocol_map(str(values["listener.security.protocol.map"]))
     bound = parse_listeners(text, protocols)
     check_ports(bound, text)
-    told_text = values["advertised.listeners"]
+    advertised_text = values["advertised.listeners"]
     advertised_points = advertised(
-        None if told_text is None else str(told_text), bound, protocols, host_name=host_name
+        None if advertised_text is None else str(advertised_text),
+        bound,
+        protocols,
+        host_name=host_name,
     )
     between_brokers = values["inter.broker.listener.name"]
     if between_brokers is None:

@@ -84,8 +84,8 @@ def _check_settled_partition(context: ControllerContext, partition: Partition) -
             online = context.is_online(replica, partition.name)
             hold(online, name, f"replica {replica} is {state.value} on an offline broker")
     if context.is_being_deleted(partition.name):
-        gone = partition.state is PartitionState.NON_EXISTENT
-        hold(gone, name, f"is being deleted, and {partition.state.value}")
+        non_existent = partition.state is PartitionState.NON_EXISTENT
+        hold(non_existent, name, f"is being deleted, and {partition.state.value}")
         return
     hold(_DELETION.isdisjoint(replicas.values()), name, f"replicas are being deleted: {replicas}")
     if led is None:

@@ -299,8 +299,8 @@ class PartitionMachine:
         return stored.led_by(*elected)
 
     def _shrink(self, partition: Partition, stored: LeaderAndIsr) -> LeaderAndIsr | None:
-        gone = (ReplicaState.OFFLINE, None)  # None: it is no replica any more
-        isr = tuple(r for r in stored.isr if partition.replicas.get(r) not in gone)
+        offline = (ReplicaState.OFFLINE, None)  # None: it is no replica any more
+        isr = tuple(r for r in stored.isr if partition.replicas.get(r) not in offline)
         if isr == stored.isr or stored.leader not in isr:
             return None
         return stored.led_by(stored.leader, isr)

@@ -176,12 +176,12 @@ class StoreFile:
             for path, node in draft.nodes.items()
             if node is not None
         )
-        gone = ((path,) for path, node in draft.nodes.items() if node is None)
+        deleted = ((path,) for path, node in draft.nodes.items() if node is None)
         number = self._counter("change")
         changes = ((number + 1 + i, *change) for i, change in enumerate(draft.changes))
         for statement, rows in (
             (_PUT, put),
-            ("DELETE FROM nodes WHERE path = ?", gone),
+            ("DELETE FROM nodes WHERE path = ?", deleted),
             ("INSERT INTO changes VALUES (?,?,?)", changes),
         ):
             while chunk := list(islice(rows, ROWS_PER_SLICE)):

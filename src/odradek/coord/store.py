@@ -77,7 +77,7 @@ class Access(NamedTuple):
     """One entry of a node's ZooKeeper ACL (not Kafka's): permissions are letters of `cdrwa`."""
 
     scheme: str
-    who: str
+    id: str
     permissions: str
 
 

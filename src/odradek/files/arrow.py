@@ -59,12 +59,12 @@ def record_batches(
     for log in logs:
         decoder.next_offset = max(decoder.next_offset, base_offset_of(log))
         for first_offset, chunk in _chunks(log):
-            told = [
+            metadata = [
                 AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
                 for entry in aborted
                 if entry.last_offset >= first_offset
             ]
-            yield from decoder.decode(chunk, told)
+            yield from decoder.decode(chunk, metadata)
 
 
 def _partition_of(directory: Path) -> TopicPartition:

@@ -185,11 +185,11 @@ def _first(directory: ClusterDirectory, broker_id: int, brokers: int) -> dict[st
     }
 
 
-def _log_dirs(wished: str, home: pathlib.Path, *, brokers: int) -> str:
-    dirs = [pathlib.Path(entry.strip()) for entry in wished.split(",")]
+def _log_dirs(configured: str, home: pathlib.Path, *, brokers: int) -> str:
+    dirs = [pathlib.Path(entry.strip()) for entry in configured.split(",")]
     if brokers > 1 and any(entry.is_absolute() for entry in dirs):
         raise LocalError(
-            f"log.dirs={wished}: must be relative (to each broker's directory), "
+            f"log.dirs={configured}: must be relative (to each broker's directory), "
             f"because {brokers} brokers cannot share one"
         )
     return ",".join(str(home / entry) for entry in dirs)

@@ -84,7 +84,7 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
     return True
 
 
-def wait_until_gone(process: ProcessId, *, timeout_s: float) -> bool:
+def wait_until_ended(process: ProcessId, *, timeout_s: float) -> bool:
     """Wait for its end. False if it still runs after the timeout."""
     deadline_s = time.monotonic() + timeout_s
     while is_alive(process):

@@ -27,7 +27,7 @@ class Ready:
     http: str | None
 
 
-def tell(fd: int, *, listeners: Sequence[str], http: str | None) -> None:
+def report_ready(fd: int, *, listeners: Sequence[str], http: str | None) -> None:
     """Notify the supervisor, if it still runs, that this broker serves, and close the pipe."""
     line = json.dumps({"listeners": list(listeners), "http": http}) + "\n"
     with suppress(BrokenPipeError):
@@ -44,22 +44,22 @@ def listen(
     repeatedly with the brokers that are still starting. Brokers that are not ready after the
     timeout are not yielded.
     """
-    heard = dict.fromkeys(pipes, b"")
+    received = dict.fromkeys(pipes, b"")
     deadline_s = time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
         for broker_id, fd in pipes.items():
             selector.register(fd, selectors.EVENT_READ, broker_id)
         try:
-            while heard and (left_s := deadline_s - time.monotonic()) > 0:
+            while received and (left_s := deadline_s - time.monotonic()) > 0:
                 events = selector.select(min(left_s, _PROGRESS_S))
                 if not events:
-                    progress(sorted(heard))
+                    progress(sorted(received))
                 for key, _ in events:
                     data = os.read(key.fd, _LINE_BYTES_MAX)
-                    heard[key.data] += data
-                    if not data or b"\n" in data or len(heard[key.data]) > _LINE_BYTES_MAX:
+                    received[key.data] += data
+                    if not data or b"\n" in data or len(received[key.data]) > _LINE_BYTES_MAX:
                         selector.unregister(key.fd)
-                        yield key.data, _parse(heard.pop(key.data))
+                        yield key.data, _parse(received.pop(key.data))
         finally:
             for fd in pipes.values():
                 os.close(fd)

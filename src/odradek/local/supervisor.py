@@ -113,7 +113,7 @@ class Supervisor:
         deadline_s = time.monotonic() + self._stop_timeout_s
         for broker_id, process in running.items():
             left_s = max(0.0, deadline_s - time.monotonic())
-            if not processes.wait_until_gone(process, timeout_s=left_s):
+            if not processes.wait_until_ended(process, timeout_s=left_s):
                 self._say(
                     f"broker {broker_id} did not stop in {self._stop_timeout_s:.0f} s: killed"
                 )
@@ -200,7 +200,7 @@ class Supervisor:
         """Stop a broker cleanly (SIGTERM) and wait for its end."""
         process = self._want(broker_id, TargetState.STOPPED)
         _terminate(process)
-        if not processes.wait_until_gone(process, timeout_s=self._stop_timeout_s):
+        if not processes.wait_until_ended(process, timeout_s=self._stop_timeout_s):
             raise LocalError(
                 f"broker {broker_id} (pid {process.pid}) did not stop in "
                 f"{self._stop_timeout_s:.0f} s; odradek kill {broker_id} "
@@ -364,7 +364,7 @@ def _terminate(process: ProcessId) -> None:
 
 def _kill(process: ProcessId) -> None:
     processes.send(process, signal.SIGKILL)
-    if not processes.wait_until_gone(process, timeout_s=_KILL_TIMEOUT_S):
+    if not processes.wait_until_ended(process, timeout_s=_KILL_TIMEOUT_S):
         raise LocalError(f"pid {process.pid} survives SIGKILL: the system holds it, look at dmesg")
 
 

@@ -15,7 +15,7 @@ def remove_segments(host: LogHost, segments: Sequence[Segment], *, delay_ms: int
     """Remove segments from their log, in this order, with the snapshots at their base offsets."""
     renamed = []
     for segment in segments:
-        host.index_cache.forget(segment)
+        host.index_cache.drop(segment)
         for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
             path = segment.stem + suffix
             if host.disk.exists(path):

@@ -133,12 +133,12 @@ class Flusher:
         Any other error is real: the kernel reports a page that could not be written once, and the
         next fdatasync succeeds without it.
         """
-        return error.errno == errno.ENOENT and directory != log.directory and not log.gone
+        return error.errno == errno.ENOENT and directory != log.directory and not log.removed
 
     @staticmethod
     def _report(log: LogState, error: StorageError | None) -> None:
         # The files of a closed log may have been renamed or removed.
-        if error is not None and not log.gone:
+        if error is not None and not log.removed:
             log.host.failed(error)
 
     def _start(self) -> None:

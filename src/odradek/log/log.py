@@ -94,7 +94,6 @@ class Log:
         "directory",
         "epochs",
         "first_dirty_offset",
-        "gone",
         "high_watermark",
         "host",
         "leo",
@@ -103,6 +102,7 @@ class Log:
         "producers",
         "producers_end",
         "recovery_point",
+        "removed",
         "segments",
         "topic_id",
     )
@@ -127,7 +127,7 @@ class Log:
         self._is_lowered = False  # the recovery point moved back, and nothing was written since
         self.cuts = 0  # number of truncations: a flush under way may be about removed batches
         self.cuts_flushed = 0  # how many of them are flushed
-        self.gone = False  # deleted, or its log directory is offline
+        self.removed = False  # deleted, or its log directory is offline
         self.first_dirty_offset = 0  # end of the clean part of a compacted log
         self._flusher = Flusher(self)
         self._active: Segment
@@ -365,7 +365,7 @@ class Log:
     def activate_last(self) -> None:
         self._active = self.segments[-1]
         self._bases = [segment.base_offset for segment in self.segments]
-        self.host.index_cache.forget(self._active)
+        self.host.index_cache.drop(self._active)
         self._roll_after = _LOOK
         self._recent_offsets = array("q", (self.leo,))
         self._recent_positions = array("q", (self._active.size,))
@@ -590,9 +590,9 @@ class Log:
             self.recovery_point = min(self.recovery_point, end)
             self.first_dirty_offset = min(self.first_dirty_offset, end)
             self._lowered()
-        gone, self.segments[keep:] = self.segments[keep:], []
-        if gone:
-            drop_end(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
+        dropped, self.segments[keep:] = self.segments[keep:], []
+        if dropped:
+            drop_end(self.host, dropped, delay_ms=self.config.file_delete_delay_ms)
         self._ends_at(self.segments[-1].truncate(offset))
         # Also if the recovery point is below them, or a roll adds a segment after them.
         self._flusher.paths += [self._active.file.path, *self._active.index_paths()]
@@ -610,8 +610,8 @@ class Log:
             # Until their removal is flushed the segments may be back after a crash, incomplete.
             self.recovery_point = 0
             self._lowered()
-        gone, self.segments = self.segments, []
-        remove_segments(self.host, gone[::-1], delay_ms=self.config.file_delete_delay_ms)
+        dropped, self.segments = self.segments, []
+        remove_segments(self.host, dropped[::-1], delay_ms=self.config.file_delete_delay_ms)
         remove_snapshots(self.host.disk, self.directory, above=-1)
         self.producers.clear()
         self.open_segment(offset)
@@ -657,14 +657,14 @@ class Log:
             return expired
         if count == len(self.segments):
             self.roll()
-        gone, self.segments = self.segments[:count], self.segments[count:]
+        dropped, self.segments = self.segments[:count], self.segments[count:]
         self._bases = self._bases[count:]
         self.log_start_offset = max(self.log_start_offset, self._bases[0])
         if self.epochs.truncate_from_start(self.log_start_offset):
             self._save_epochs()
         # The recovery point does not move: if the deleted segments are back after a power failure,
         # they may be incomplete and have to be recovered from there on.
-        remove_segments(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
+        remove_segments(self.host, dropped, delay_ms=self.config.file_delete_delay_ms)
         return expired
 
     # ------------------------------------------------------------------------------ durability

@@ -33,7 +33,7 @@ class LogState(Protocol):
     recovery_point: int
     cuts: int
     cuts_flushed: int
-    gone: bool
+    removed: bool
 
     @property
     def active_segment(self) -> Segment:

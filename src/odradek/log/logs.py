@@ -277,7 +277,7 @@ class Logs:
     def _put_aside(self, log: Log) -> None:
         """Rename it as stray; an empty log is deleted."""
         if log.leo:
-            log.gone = True
+            log.removed = True
             log.rest()
             self.rename(log, Mark.STRAY)
             self.directories[self.directory_of(log)].strays += 1
@@ -413,7 +413,7 @@ class Logs:
     def _remove(self, log: Log) -> None:
         """Rename the directory now, and remove it later."""
         path = self.directory_of(log)
-        log.gone = True
+        log.removed = True
         log.rest()
         self.rename(log, Mark.DELETE)
         self._deleted_in[path] = None
@@ -473,12 +473,12 @@ class Logs:
         directory.is_offline = True
         held, self._held[directory.path] = self._held[directory.path], {}
         for partition, log in held.items():
-            log.gone = True
+            log.removed = True
             log.rest()
             del self._logs[partition]
         for partition, future in list(self._futures.items()):
             if self.directory_of(future) == directory.path:
-                future.gone = True
+                future.removed = True
                 future.rest()
                 del self._futures[partition]
         for partition, replaced in list(self._replaced.items()):
@@ -536,7 +536,7 @@ class Logs:
         future.first_dirty_offset = current.first_dirty_offset  # logs are not cleaned in a move
         del self._held[self.directory_of(current)][partition]
         self._take_place(future)
-        current.gone = True
+        current.removed = True
         self._replaced[partition] = current
         path = self.directory_of(future)
         self._soon(path)
@@ -569,7 +569,7 @@ class Logs:
         """Delete old segments by retention; a step for each log."""
         wall_ms = self._host.clock.wall_ms()
         for log in self:
-            if not log.gone:
+            if not log.removed:
                 try:
                     log.delete_old_segments(wall_ms)
                 except StorageError as error:
@@ -620,8 +620,8 @@ class Logs:
 
     def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
         """The content of a checkpoint file of a directory now."""
-        says = _CHECKPOINTS[file]
-        offsets = ((name, says(log)) for name, log in self._held[path].items())
+        value_of = _CHECKPOINTS[file]
+        offsets = ((name, value_of(log)) for name, log in self._held[path].items())
         return {name: offset for name, offset in offsets if offset is not None}
 
     def _written(self, error: StorageError | None) -> None:
@@ -678,7 +678,7 @@ class Logs:
             nonlocal under_way, has_ended
             while waiting and under_way < CLOSING_AT_ONCE:
                 log = waiting.pop()
-                if log.gone or log.is_as_loaded:
+                if log.removed or log.is_as_loaded:
                     continue
                 under_way += 1
                 try:

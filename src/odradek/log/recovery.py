@@ -411,6 +411,6 @@ def _clean_producers(log: Log, files: dict[str, DirectoryEntry]) -> Iterator[Non
     kept = {newest, *(segment.base_offset for segment in log.segments)}
     for offset in snapshots.keys() - kept:
         log.host.disk.unlink(segment_stem(log.directory, offset) + SNAPSHOT)
-    nobody_wrote = newest == log.leo and snapshots[newest] == EMPTY_SNAPSHOT_BYTES
-    if (log.leo > log.log_start_offset or newest >= 0) and not nobody_wrote:
+    is_unwritten = newest == log.leo and snapshots[newest] == EMPTY_SNAPSHOT_BYTES
+    if (log.leo > log.log_start_offset or newest >= 0) and not is_unwritten:
         yield from rebuild_producers(log)

@@ -433,7 +433,7 @@ class IndexCache:
             oldest.save_indexes()
             oldest.offset_index = oldest.time_index = None
 
-    def forget(self, segment: Segment) -> None:
+    def drop(self, segment: Segment) -> None:
         """Remove a segment that is deleted or becomes active."""
         self._bytes -= self._segments.pop(segment, 0)
 

@@ -117,14 +117,14 @@ def _loss(
     picture: ClusterPicture,
     assignment: Mapping[TopicPartition, Sequence[int]],
 ) -> BrokerLoss:
-    gone = frozenset(away)
+    removed = frozenset(away)
     offline = under = moved = 0
     for partition, replicas in assignment.items():
-        left = [broker for broker in replicas if broker not in gone]
+        left = [broker for broker in replicas if broker not in removed]
         offline += not left
         under += len(left) < picture.isr_min.get(partition.topic, 1)
-        moved += bool(left) and replicas[0] in gone
-    return BrokerLoss(name, tuple(sorted(gone)), offline, under, moved)
+        moved += bool(left) and replicas[0] in removed
+    return BrokerLoss(name, tuple(sorted(removed)), offline, under, moved)
 
 
 def as_picture(

@@ -150,12 +150,12 @@ class ClusterFacts:
 
     def away(self, ids: Iterable[int]) -> str:
         """Which brokers are offline, since when, and the state of their processes."""
-        said = []
+        parts = []
         for broker in sorted(ids):
             process = self.caller.process(broker)
             since = self.since(self.went_ms(broker))
-            said.append(f"broker {broker} is offline{since}{f' ({process})' if process else ''}")
-        return "; ".join(said)
+            parts.append(f"broker {broker} is offline{since}{f' ({process})' if process else ''}")
+        return "; ".join(parts)
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:

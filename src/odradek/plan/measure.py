@@ -141,10 +141,10 @@ async def _timed(cluster: Cluster, topic: str, wanted: Mapping[TopicPartition, i
     _raise_first(await elect_leaders(cluster, PREFERRED, sorted(wanted)))
     for broker in brokers:
 
-        async def knows(broker: Connection = broker) -> bool:
+        async def has_new_leaders(broker: Connection = broker) -> bool:
             return (await _led_as(broker, topic)).items() >= wanted.items()
 
-        await _until(knows, "its new leaders in every broker's metadata")
+        await _until(has_new_leaders, "its new leaders in every broker's metadata")
     return loop.time() - started_s
 
 

@@ -131,20 +131,20 @@ def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[str]:
     records have no record, which is not a loss: only offsets below the log start, deleted
     partitions and end offsets that have become smaller are.
     """
-    said = []
+    found = []
     for partition, begin in sorted(start.items()):
         if partition not in earliest or partition not in end:
-            said.append(f"{partition} was deleted")
+            found.append(f"{partition} was deleted")
             continue
         first = earliest[partition]
         if first > begin and end[partition] > begin:
-            said.append(
+            found.append(
                 f"{partition}: offsets {begin} to {min(first, end[partition]) - 1} were "
                 f"requested, the partition begins at {first}"
             )
         if end[partition] < begin:
-            said.append(
+            found.append(
                 f"Partition {partition}'s offset was changed from {begin} to {end[partition]}, "
                 "some data may have been missed"
             )
-    return said
+    return found

@@ -25,10 +25,10 @@ def acknowledge() -> int:
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or not _OPEN_FILES.is_dir():
         return 0
-    return sum(_told(int(name), option) for name in os.listdir(_OPEN_FILES))
+    return sum(_acknowledge_quickly(int(name), option) for name in os.listdir(_OPEN_FILES))
 
 
-def _told(descriptor: int, option: int) -> bool:
+def _acknowledge_quickly(descriptor: int, option: int) -> bool:
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False

@@ -207,20 +207,20 @@ class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]  # pysp
     """A streaming read with invalid options: each call raises the error."""
 
     def __init__(self, error: OptionError) -> None:
-        self._said = str(error)
+        self._error = str(error)
 
     def initialOffset(self) -> Stored:  # noqa: N802  pyspark's
         """The first call for a query without a checkpoint."""
-        raise OptionError(self._said)
+        raise OptionError(self._error)
 
     def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802, ARG002
         """The first call for a query with a checkpoint."""
-        raise OptionError(self._said)
+        raise OptionError(self._error)
 
     def partitions(self, start: Stored, end: Stored) -> list[InputPartition]:  # noqa: ARG002
         """The first call for a query that repeats its last batch."""
-        raise OptionError(self._said)
+        raise OptionError(self._error)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
         """Never called: no task is planned."""
-        raise OptionError(self._said)
+        raise OptionError(self._error)

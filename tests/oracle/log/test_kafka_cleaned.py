@@ -48,7 +48,7 @@ def loaded(stage, wall_ms):
     return world
 
 
-def told(world):
+def contents(world):
     """Every segment with its batches: header fields without timestamps, and records."""
     found = {}
     for segment in world.log.segments:
@@ -88,7 +88,7 @@ def test_our_cleaner_leaves_what_kafkas_leaves(stage):
     kafkas = loaded(f"after{stage}", NOW_MS[stage])
 
     assert outcome.counts.records_kept < outcome.counts.records_read / 2
-    assert told(ours) == told(kafkas)
+    assert contents(ours) == contents(kafkas)
 
 
 @pytest.mark.parametrize("stage", [1, 2])
@@ -112,7 +112,7 @@ def test_the_transaction_indexes_are_the_same_as_kafkas(stage):
 
 def test_the_recorded_cleanings_have_every_case():
     """Tombstones with a delete horizon, removed ones, empty batches."""
-    batches = [b for segment in told(loaded("after2", NOW_MS[2])).values() for b in segment]
+    batches = [b for segment in contents(loaded("after2", NOW_MS[2])).values() for b in segment]
     headers = [header for header, _, _ in batches]
 
     assert any(not horizonless for _, horizonless, _ in batches)
@@ -120,11 +120,11 @@ def test_the_recorded_cleanings_have_every_case():
     assert any(not header.record_count for header in headers)
     assert {header.codec for header in headers} == {0, 1, 2, 3, 4}
     kept = {record.offset for _, _, records in batches for record in records}
-    before = [b for segment in told(loaded("before2", NOW_MS[2])).values() for b in segment]
-    gone = [
+    before = [b for segment in contents(loaded("before2", NOW_MS[2])).values() for b in segment]
+    deleted = [
         record
         for _, horizonless, records in before
         for record in records
         if not horizonless and record.value is None and record.offset not in kept
     ]
-    assert gone
+    assert deleted

@@ -1,6 +1,6 @@
 """Compares bytes and verdicts of Apache Kafka 3.9's own classes with ours.
 
-The files beside this one were made by `KafkaOracle.java`, which says how.
+The files beside this one were made by `KafkaOracle.java`, which documents them.
 """
 
 import pathlib

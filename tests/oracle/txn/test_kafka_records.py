@@ -1,6 +1,6 @@
 """Values in `__transaction_state` that Apache Kafka 3.9.2 wrote: read, and written again alike.
 
-A life of one transactional id, as an aiokafka producer lived it: begun, committed, aborted,
+The history of one transactional id of an aiokafka producer: begun, committed, aborted,
 committed with the offsets of a group, fenced.
 """
 

@@ -18,27 +18,27 @@ from odradek.wire.schema import Field, Message
 FILES = sorted(pathlib.Path(__file__).parent.glob("*.txt"))
 
 
-def made(message: type[Message], said: dict) -> Message:
+def made(message: type[Message], text: dict) -> Message:
     fields = {field.name: field for field in message.SCHEMA.fields}
-    return message(**{name: value(fields[name], said[name]) for name in said})
+    return message(**{name: value(fields[name], text[name]) for name in text})
 
 
-def value(field: Field, said: object) -> object:
-    if isinstance(said, list):
-        return [value(field, item) for item in said]
-    if isinstance(said, dict):
-        return made(field.part, said)
+def value(field: Field, text: object) -> object:
+    if isinstance(text, list):
+        return [value(field, item) for item in text]
+    if isinstance(text, dict):
+        return made(field.part, text)
     is_bytes = field.kind in ("bytes", "uuid") or field.part == "uuid"
-    return bytes.fromhex(said) if is_bytes and isinstance(said, str) else said
+    return bytes.fromhex(text) if is_bytes and isinstance(text, str) else text
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_bytes_are_the_same_as_kafkas(path):
     module = import_module(f"odradek.wire.messages.{path.stem}")
     for block in path.read_text().strip("\n").split("\n\n"):
-        head, said, hexadecimal = block.split("\n")
+        head, text, hexadecimal = block.split("\n")
         name, version = head.split()
-        message = made(getattr(module, name), json.loads(said))
+        message = made(getattr(module, name), json.loads(text))
         expected = bytes.fromhex(hexadecimal.strip("-"))
 
         assert encoder(type(message), int(version))(message) == expected, head

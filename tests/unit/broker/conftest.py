@@ -103,7 +103,7 @@ class FakeBroker:
     """Carries out the controller's requests, unless it is set to fail."""
 
     def __init__(self) -> None:
-        self.heard = []
+        self.received = []
         self.cache: MetadataCache | None = None
         self.deaf = False  # whether it ignores UpdateMetadata
         self.unreachable = 0  # the number of requests that fail
@@ -114,8 +114,8 @@ class FakeBroker:
         await asyncio.sleep(0.001)
         if self.unreachable:
             self.unreachable -= 1
-            raise ConnectionRefusedError("nobody listens")
-        self.heard.append(request)
+            raise ConnectionRefusedError("no broker listens")
+        self.received.append(request)
         match request:
             case LeaderAndIsrRequest():
                 topics = [
@@ -142,17 +142,17 @@ class FakeBroker:
                 return StopReplicaResponse(error_code=self.error)
 
     def requests(self, kind):
-        return [request for request in self.heard if isinstance(request, kind)]
+        return [request for request in self.received if isinstance(request, kind)]
 
     def leaders(self) -> dict[TopicPartition, int]:
         """The metadata that UpdateMetadata has announced."""
-        told = {}
+        answer = {}
         for request in self.requests(UpdateMetadataRequest):
             for topic in request.topic_states:
                 for state in topic.partition_states:
                     name = TopicPartition(topic.topic_name, state.partition_index)
-                    told[name] = state.leader
-        return {name: leader for name, leader in told.items() if leader != -2}
+                    answer[name] = state.leader
+        return {name: leader for name, leader in answer.items() if leader != -2}
 
 
 class Node:

@@ -584,7 +584,7 @@ EXAMPLES = (
             (on_topic(_OP.DELETE),), _TOPIC),
     Example("InitProducerId", ApiKey.INIT_PRODUCER_ID, _init_producer_id,
             (on_cluster(_OP.IDEMPOTENT_WRITE),), _CLUSTER),
-    Example("InitProducerId of who may write something", ApiKey.INIT_PRODUCER_ID,
+    Example("InitProducerId with the right to write to a topic", ApiKey.INIT_PRODUCER_ID,
             _init_producer_id, (on_topic(_OP.WRITE),), _CLUSTER),
     Example("InitProducerId of a transaction", ApiKey.INIT_PRODUCER_ID,
             _init_producer_id_of_a_transaction, ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"),),

@@ -184,14 +184,14 @@ class Peer:
             self._frame(frame)
 
     def _frame(self, frame):
-        assert self.awaited, "a response that nobody waits for"
+        assert self.awaited, "a response without a request"
         key, version, correlation_id, future = self.awaited.pop(0)
         if key is None:
             future.set_result(frame)
             return
         view = memoryview(frame)
-        told, position = decode_response_header(view, 0, key, version)
-        assert told == correlation_id, "responses keep the order of the requests"
+        reported, position = decode_response_header(view, 0, key, version)
+        assert reported == correlation_id, "responses keep the order of the requests"
         response, end = decoder(response_class(key), version)(view, position)
         assert end == len(frame)
         future.set_result(response)

@@ -30,7 +30,7 @@ class Transport(asyncio.Transport):
             header, position = decode_request_header(frame)
             message = request_class(header.api_key)
             request, _ = decoder(message, header.api_version)(frame, position)
-            self.other.heard(self, header, request)
+            self.other.received(self, header, request)
 
     def respond(self, header, response):
         """Send an answer, or arbitrary bytes."""
@@ -86,7 +86,7 @@ class OtherBroker:
         protocol.connection_made(transport)
         return protocol
 
-    def heard(self, transport, header, request):
+    def received(self, transport, header, request):
         self.requests.append(request)
         response = self.answer(request)
         if response is None:

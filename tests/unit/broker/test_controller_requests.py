@@ -1,4 +1,4 @@
-"""The gate for the controller's orders: epochs fence, and options come before logs."""
+"""Requests of the controller: epochs fence, and options come before logs."""
 
 import asyncio
 
@@ -53,13 +53,13 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 async def give(live, kind, controller_epoch=0, broker_epoch=0):
-    """Give an order with epochs relative to those that hold."""
-    orders = live.broker.controller_requests
+    """Send a request with epochs relative to the present ones."""
+    requests = live.broker.controller_requests
     request = KINDS[kind](
-        controller_epoch=orders.controller_epoch + controller_epoch,
-        broker_epoch=-1 if broker_epoch is None else orders.broker_epoch + broker_epoch,
+        controller_epoch=requests.controller_epoch + controller_epoch,
+        broker_epoch=-1 if broker_epoch is None else requests.broker_epoch + broker_epoch,
     )
-    return ErrorCode((await getattr(orders, kind)(request)).error_code)
+    return ErrorCode((await getattr(requests, kind)(request)).error_code)
 
 
 def has_happened(live, kind):
@@ -77,7 +77,7 @@ async def prepared(live, kind):
 
 
 @every_kind
-def test_an_order_of_an_older_controller_is_refused_whole(kind):
+def test_a_request_of_an_older_controller_is_refused_as_a_whole(kind):
     async def story(live):
         await prepared(live, kind)
         refused = live.broker.controller_requests.refused
@@ -106,13 +106,13 @@ def test_a_newer_controller_fences_the_older_ones_from_then_on(kind):
 @pytest.mark.parametrize(
     ("broker_epoch", "error"),
     [
-        pytest.param(-1, ErrorCode.STALE_BROKER_EPOCH, id="for an earlier life"),
+        pytest.param(-1, ErrorCode.STALE_BROKER_EPOCH, id="for an earlier registration"),
         pytest.param(0, ErrorCode.NONE, id="for this one"),
-        pytest.param(5, ErrorCode.NONE, id="for a registration not heard of yet"),
+        pytest.param(5, ErrorCode.NONE, id="for a later registration"),
         pytest.param(None, ErrorCode.NONE, id="of a controller that does not know epochs"),
     ],
 )
-def test_an_order_is_for_one_life_of_the_broker(kind, broker_epoch, error):
+def test_a_request_is_for_one_registration_of_the_broker(kind, broker_epoch, error):
     async def story(live):
         await prepared(live, kind)
         assert await give(live, kind, broker_epoch=broker_epoch) == error
@@ -121,7 +121,7 @@ def test_an_order_is_for_one_life_of_the_broker(kind, broker_epoch, error):
     play(story)
 
 
-def test_a_stale_order_does_not_lift_the_controller_epoch():
+def test_a_stale_request_does_not_raise_the_controller_epoch():
     async def story(live):
         epoch = live.broker.controller_requests.controller_epoch
         await give(live, "leader_and_isr", controller_epoch=9, broker_epoch=-1)
@@ -135,14 +135,14 @@ def test_a_stale_order_does_not_lift_the_controller_epoch():
 def test_over_the_network_the_same_gate_is_passed(kind):
     async def story(live):
         await prepared(live, kind)
-        orders = live.broker.controller_requests
-        stale = KINDS[kind](controller_epoch=orders.controller_epoch - 1)
+        requests = live.broker.controller_requests
+        stale = KINDS[kind](controller_epoch=requests.controller_epoch - 1)
         assert (await live.peer().ask(stale)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-        fresh = KINDS[kind](controller_epoch=orders.controller_epoch)
+        fresh = KINDS[kind](controller_epoch=requests.controller_epoch)
         assert (await live.peer().ask(fresh)).error_code == ErrorCode.NONE
         assert has_happened(live, kind)
         origin = Origin(live.peer().connection.session, 0)
-        answer = await getattr(orders, kind)(fresh, origin)
+        answer = await getattr(requests, kind)(fresh, origin)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     play(story)
@@ -159,12 +159,12 @@ def test_a_new_topics_options_are_known_before_its_log_is_made():
     play(story)
 
 
-def test_a_deleted_topics_options_and_metrics_are_forgotten():
+def test_a_deleted_topics_options_and_metrics_are_removed():
     async def story(live):
         await live.topic("t", retention_ms=1234)
         live.broker.metrics.topic("t").produced(1, 1)
         own = live.broker.settings.topic("t")
-        gone = UpdateMetadataRequest(
+        removed = UpdateMetadataRequest(
             controller_epoch=live.broker.controller_requests.controller_epoch,
             topic_states=[
                 UpdateMetadataTopicState(
@@ -174,7 +174,7 @@ def test_a_deleted_topics_options_and_metrics_are_forgotten():
                 )
             ],
         )
-        await live.broker.controller_requests.update_metadata(gone)
+        await live.broker.controller_requests.update_metadata(removed)
 
         assert live.broker.settings.topic("t") is not own
         assert live.broker.settings.topic("t").log_config.retention_ms != 1234
@@ -182,7 +182,7 @@ def test_a_deleted_topics_options_and_metrics_are_forgotten():
     play(story)
 
 
-def test_one_order_after_the_other():
+def test_one_request_after_the_other():
     async def story(live):
         request = lead(controller_epoch=live.broker.controller_requests.controller_epoch)
         state = request.topic_states[0].partition_states[0]

@@ -275,7 +275,7 @@ def test_no_more_is_made_of_an_answer_whose_peer_has_left():
                 await asyncio.sleep(0)
             (peer,) = server.peers
             peer.hang_up()
-            while server.peers:  # noqa: ASYNC110 - it says nothing when one goes
+            while server.peers:  # noqa: ASYNC110 - there is no signal when one is closed
                 await asyncio.sleep(0)
             made_then = len(made)
             for _ in range(3):

@@ -168,7 +168,7 @@ def test_one_directory_that_does_not_work_is_no_reason():
     play(story)
 
 
-def test_who_was_refused_leaves_clean_directories_clean():
+def test_a_broker_that_refuses_to_start_leaves_clean_directories_clean():
     async def story(live):
         await live.topic("t")
         live.append(b"a")
@@ -237,10 +237,10 @@ def test_the_layers_of_an_option_are_kept_and_described_where_the_value_stays_th
     async def alter(live, resource, operation):
         config = AlterableConfig(name=name, config_operation=operation, value=value)
         asked = AlterConfigsResource(resource_type=4, resource_name=resource, configs=[config])
-        (told,) = (
+        (answered,) = (
             await live.peer().ask(IncrementalAlterConfigsRequest(resources=[asked]))
         ).responses
-        return ErrorCode(told.error_code).name
+        return ErrorCode(answered.error_code).name
 
     async def story(live):
         at_start = await described(live, "0")

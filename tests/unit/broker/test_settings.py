@@ -176,8 +176,8 @@ async def alter(live, resource_type, name, *alterations):
         resource_type=resource_type, resource_name=name, configs=configs
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (told,) = (await live.peer().ask(request)).responses
-    assert told.error_code == ErrorCode.NONE, told
+    (answer,) = (await live.peer().ask(request)).responses
+    assert answer.error_code == ErrorCode.NONE, answer
 
 
 def test_a_topics_option_holds_when_the_change_is_answered():
@@ -263,7 +263,7 @@ def test_options_in_the_store_that_make_no_sense_leave_the_topic_as_it_was(nonse
         assert live.log().config.retention_ms == 5
         assert produced(await live.peer().ask(produce(live.batch(b"a")))) == {T0: 0}
         await write_options(live, "u", encode_config({"retention.ms": "6"}))
-        assert live.log("u").config.retention_ms == 6, "the others are still heard"
+        assert live.log("u").config.retention_ms == 6, "the other listeners are notified"
         assert "/config/topics/t" in caplog.text or "topic t" in caplog.text
 
     play(story)

@@ -70,13 +70,15 @@ def test_every_subcommand_of_the_table_is_there(name):
         (["server-start", "none.properties"], "none.properties"),
     ],
 )
-def test_what_cannot_be_done_is_said_on_stderr(arguments, complaint, tmp_path, monkeypatch, capsys):
+def test_errors_of_commands_are_printed_on_stderr(
+    arguments, complaint, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
 
     assert run(arguments) == 1
-    said = capsys.readouterr()
-    assert complaint in said.err
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert complaint in output.err
+    assert output.out == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -167,9 +169,9 @@ def test_impossible_log_directories_are_named_with_the_reason(log_dirs, reason, 
                     f"log.dirs={log_dirs.format(home=tmp_path)}\n")  # fmt: skip
 
     assert run(["server-start", str(file)]) == 1
-    said = capsys.readouterr().err
-    assert f"{file}: {reason.format(home=tmp_path)}" in said
-    assert "coordination.db" not in said
+    output = capsys.readouterr().err
+    assert f"{file}: {reason.format(home=tmp_path)}" in output
+    assert "coordination.db" not in output
 
 
 def test_a_misspelt_option_of_one_start_is_refused(tmp_path, capsys):

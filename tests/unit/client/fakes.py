@@ -34,7 +34,7 @@ class FakeCluster:
         self.topics = {"t"}
         self.answers = []  # of requests: a message, an exception, or a function of the request
         self.asked = []
-        self.forgotten = 0
+        self.dropped = 0
         self.refreshed = 0
         self.logged = []  # the topics passed to log_errors
         self.connection = FakeConnection(self)
@@ -75,7 +75,7 @@ class FakeCluster:
         return self.connection
 
     def drop_coordinator(self, kind, key):
-        self.forgotten += 1
+        self.dropped += 1
 
     def deadline_s(self):
         return asyncio.get_running_loop().time() + self.settings.api_timeout_ms / 1000

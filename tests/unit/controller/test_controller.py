@@ -87,10 +87,10 @@ def test_many_partitions_are_one_store_step_and_one_request_for_each_broker():
     settled = many_partitions()
     (store,) = settled.stores
     assert len(store.proposals) == MANY
-    # Who is alive, and then everything.
+    # First the live brokers, then all metadata.
     assert [len(announce.requests) for announce in settled.announced] == [2, 2]
-    for news in settled.announced[1].requests:
-        assert len(news.leader_and_isr) == len(news.metadata) == MANY
+    for update in settled.announced[1].requests:
+        assert len(update.leader_and_isr) == len(update.metadata) == MANY
     first, second = settled.announced[1].requests
     assert first.leader_and_isr[0] is second.leader_and_isr[0]  # described once for all
 

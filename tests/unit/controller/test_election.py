@@ -1,4 +1,4 @@
-"""The rules that decide who leads."""
+"""The rules that elect leaders."""
 
 import pytest
 
@@ -16,8 +16,8 @@ from odradek.controller.election import (
     ("assigned", "live", "elected"),
     [
         pytest.param((1, 2, 3), {1, 2, 3}, Elected(1, (1, 2, 3)), id="all are in sync"),
-        pytest.param((3, 1, 2), {1, 2}, Elected(1, (1, 2)), id="the first that lives"),
-        pytest.param((1, 2), {3}, None, id="nobody lives"),
+        pytest.param((3, 1, 2), {1, 2}, Elected(1, (1, 2)), id="the first registered one"),
+        pytest.param((1, 2), {3}, None, id="no replica is registered"),
     ],
 )
 def test_first_leader(assigned, live, elected):
@@ -30,7 +30,7 @@ def test_first_leader(assigned, live, elected):
         pytest.param((1, 2, 3), (1, 2), {2, 3}, Elected(2, (2,)), id="next in sync"),
         pytest.param((3, 1, 2), (1, 2, 3), {1, 2}, Elected(1, (1, 2)), id="assignment's order"),
         pytest.param((1, 2), (1,), {2}, None, id="offline rather than lose records"),
-        pytest.param((1, 2), (1, 2), set(), None, id="nobody lives"),
+        pytest.param((1, 2), (1, 2), set(), None, id="no replica is registered"),
     ],
 )
 def test_clean_election(assigned, isr, live, elected):
@@ -55,7 +55,7 @@ def test_where_unclean_election_is_allowed_an_in_sync_replica_is_still_preferred
     ("isr", "live", "elected"),
     [
         pytest.param((2, 1), {1, 2}, Elected(1, (2, 1)), id="the ISR stays"),
-        pytest.param((2, 1), {2}, None, id="it is dead"),
+        pytest.param((2, 1), {2}, None, id="it is not registered"),
         pytest.param((2,), {1, 2}, None, id="it is not in sync"),
     ],
 )
@@ -67,7 +67,7 @@ def test_preferred_election(isr, live, elected):
     ("isr", "live", "elected"),
     [
         pytest.param((1, 2, 4), {1, 2, 3, 4}, Elected(4, (1, 2, 4)), id="first in sync"),
-        pytest.param((1, 3, 4), {1, 3}, Elected(3, (1, 3, 4)), id="first that lives"),
+        pytest.param((1, 3, 4), {1, 3}, Elected(3, (1, 3, 4)), id="first registered one"),
         pytest.param((1, 2), {1, 2, 3, 4}, None, id="none of the target is in sync"),
     ],
 )
@@ -80,8 +80,8 @@ def test_election_for_a_reassignment(isr, live, elected):
     [
         pytest.param((1, 2, 3), {1, 2, 3}, {1}, Elected(2, (2, 3)), id="the ISR goes on without"),
         pytest.param((1, 2, 3), {1, 2, 3}, {1, 2}, Elected(3, (3,)), id="two leave at once"),
-        pytest.param((1,), {1, 2, 3}, {1}, None, id="nobody else is in sync"),
-        pytest.param((1, 2), {1, 3}, {1}, None, id="the other one is dead"),
+        pytest.param((1,), {1, 2, 3}, {1}, None, id="no other in-sync replica"),
+        pytest.param((1, 2), {1, 3}, {1}, None, id="the other one is not registered"),
     ],
 )
 def test_election_for_a_shutdown(isr, live, leaving, elected):

@@ -91,9 +91,9 @@ def test_writing_a_leaderless_isr_again_does_not_renew_until_when_its_members_he
         pytest.param({2: (5, 100)}, (), 2, None, id="one in doubt waits for the other"),
         pytest.param({1: (5, 80), 3: (5, 200)}, (), 2, None, id="a stranger's word is not enough"),
         pytest.param({1: (6, 80), 2: (5, 100)}, (2,), 2, 1, id="the later epoch"),
-        pytest.param({1: (5, 80)}, (), 1, 1, id="min.insync.replicas=1 waits for nobody else"),
+        pytest.param({1: (5, 80)}, (), 1, 1, id="min.insync.replicas=1 waits for no other"),
         pytest.param({1: (5, 80), 2: (5, 100)}, (), 1, 2, id="but takes what there is"),
-        pytest.param({1: (5, 80), 2: (5, 80)}, (2,), 2, 1, id="equal: who is in sync"),
+        pytest.param({1: (5, 80), 2: (5, 80)}, (2,), 2, 1, id="equal: the in-sync replica"),
         pytest.param({1: tuple(NO_LOG), 2: (5, 3)}, (2,), 2, 2, id="an empty disk"),
         pytest.param({1: (-1, 137), 2: (3, 135)}, (2,), 2, 1, id="what was deleted was committed"),
         pytest.param({1: (-1, 137), 2: (3, 150)}, (2,), 2, 2, id="and more was written since"),
@@ -129,9 +129,16 @@ LAST_TWO = IsrHistory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
     [
         pytest.param((1, 2), None, {1: NO_LOG}, {1}, None, id="another in sync is waited for"),
         pytest.param((1, 2), None, {1: NO_LOG, 2: LogEnd(5, 80)}, {1}, 2, id="and leads"),
-        pytest.param((1,), LAST_TWO, {1: NO_LOG}, {1}, None, id="who left last is waited for"),
         pytest.param(
-            (1,), LAST_TWO, {1: NO_LOG, 3: LogEnd(5, 70)}, {1}, None, id="who left before has less"
+            (1,), LAST_TWO, {1: NO_LOG}, {1}, None, id="the replica that left last is waited for"
+        ),
+        pytest.param(
+            (1,),
+            LAST_TWO,
+            {1: NO_LOG, 3: LogEnd(5, 70)},
+            {1},
+            None,
+            id="a replica that left earlier has less",
         ),
         pytest.param(
             (1,), LAST_TWO, {1: NO_LOG, 2: LogEnd(5, 80), 3: LogEnd(5, 70)}, {1}, 2, id="the longer"
@@ -139,7 +146,7 @@ LAST_TWO = IsrHistory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
         pytest.param(
             (1,), LAST_TWO, {1: NO_LOG, 3: LogEnd(5, 70)}, {1, 2}, 3, id="the last with anything"
         ),
-        pytest.param((1,), None, {1: NO_LOG, 3: LogEnd(5, 7)}, {1}, 3, id="nothing is remembered"),
+        pytest.param((1,), None, {1: NO_LOG, 3: LogEnd(5, 7)}, {1}, 3, id="there is no history"),
         pytest.param(
             (1,), LAST_TWO, {1: LogEnd(5, 9), 2: LogEnd(4, 8)}, {1}, 2, id="a copy that had begun"
         ),
@@ -181,13 +188,13 @@ def test_a_broker_that_is_not_assigned_any_more_is_not_waited_for():
 
 
 @pytest.mark.parametrize(
-    ("heard", "isr_min", "elected"),
+    ("received", "isr_min", "elected"),
     [((1,), 2, None), ((1, 2), 2, 2), ((1,), 1, 1), ((1, 2), 3, None)],
 )
 def test_after_a_power_failure_min_insync_replicas_in_sync_replicas_are_waited_for(
-    heard, isr_min, elected
+    received, isr_min, elected
 ):
-    ends = {replica: LogEnd(5, 80 + replica) for replica in heard}
+    ends = {replica: LogEnd(5, 80 + replica) for replica in received}
     chosen = choose(
         ends=ends, isr=(1, 2, 3), history=None, sound=(), isr_min=isr_min, assigned=(1, 2, 3)
     )
@@ -198,7 +205,7 @@ TOPIC = TopicPartition("t", 0)
 
 
 class Settled:
-    """A controller whose wishes all come true; what it has stored, asked and told is kept."""
+    """A controller whose stores all succeed; its writes and requests are kept."""
 
     def __init__(self, brokers, state, *, replicas, adding=()):
         self.controller = Controller(controller_epoch=2)
@@ -226,8 +233,8 @@ class Settled:
                     self.asked.append(effect)
                 case Record(decisions):
                     self.decisions += decisions
-                case SendRequests(news):
-                    self.announced += news
+                case SendRequests(update):
+                    self.announced += update
 
 
 def broker(id_, epoch, *, clean_since=None, empty_since=-1, noted_id=-1):
@@ -268,8 +275,16 @@ def test_a_replica_that_is_being_added_creates_its_log_unless_it_was_in_sync_bef
     brokers = (broker(1, 40), broker(2, 41), broker(3, 42))
     state = leaderless(isr=(1,), left=left)
     settled = Settled(brokers, state, replicas=(1, 2, 3), adding=(3,))
-    told = {news.broker: news.leader_and_isr for news in settled.announced if news.leader_and_isr}
-    assert {id_: told[id_][-1].is_new for id_ in told} == {1: False, 2: False, 3: may_begin_anew}
+    notified = {
+        update.broker: update.leader_and_isr
+        for update in settled.announced
+        if update.leader_and_isr
+    }
+    assert {id_: notified[id_][-1].is_new for id_ in notified} == {
+        1: False,
+        2: False,
+        3: may_begin_anew,
+    }
 
 
 @pytest.mark.parametrize(("noted_id", "leader"), [(61, 2), (59, 1)])
@@ -295,8 +310,8 @@ def test_a_leader_that_restarts_with_an_empty_directory_follows_the_replica_that
     settled.settle(LogEndsRead({TOPIC: ends}, {"t": 1}))
     (elected,) = settled.stored
     assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), RECOVERING)
-    (said,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
-    assert str(said.cause) == "broker 1 registered with an empty log directory"
+    (text,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
+    assert str(text.cause) == "broker 1 registered with an empty log directory"
 
 
 @pytest.mark.parametrize(
@@ -324,6 +339,6 @@ def test_the_journal_has_the_number_of_replicas_that_a_broker_lost():
     state = LeaderAndIsr(leader=2, leader_epoch=5, isr=(2,), partition_epoch=7)
     settled = Settled((broker(2, 10),), StoredState(state, 1, 60), replicas=(1, 2))
     settled.settle(BrokersChanged((broker(1, 70, empty_since=70), broker(2, 10))))
-    (said,) = [d for d in settled.decisions if d.verdict is Verdict.BROKER_EMPTY]
-    assert (said.subject, said.detail) == (1, "replicas there: 1")
-    assert str(said.cause) == "broker 1 registered with an empty log directory"
+    (text,) = [d for d in settled.decisions if d.verdict is Verdict.BROKER_EMPTY]
+    assert (text.subject, text.detail) == (1, "replicas there: 1")
+    assert str(text.cause) == "broker 1 registered with an empty log directory"

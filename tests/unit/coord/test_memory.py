@@ -92,13 +92,13 @@ def test_a_cut_connection_loses_its_session_after_the_time_out_and_is_notified_w
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
         await store.create("/e", ephemeral=True)
-        gone, lost = asyncio.Event(), asyncio.Event()
+        removed, lost = asyncio.Event(), asyncio.Event()
         store.on_session_lost = lost.set
-        await other.exists("/e", watch=gone.set)
+        await other.exists("/e", watch=removed.set)
         store.cut()
         with pytest.raises(ConnectionLostError):
             await store.get("/e")
-        await gone.wait()
+        await removed.wait()
         assert now_ms() == 10_000
         assert not lost.is_set()
         store.restore()
@@ -151,17 +151,17 @@ def test_the_session_of_a_crashed_process_expires_and_it_gets_nothing(noticed_af
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
         await store.create("/e", ephemeral=True)
-        heard = []
-        store.on_session_lost = lambda: heard.append("lost")
-        await store.exists("/a", watch=lambda: heard.append("event"))
-        gone = asyncio.Event()
-        await other.exists("/e", watch=gone.set)
+        received = []
+        store.on_session_lost = lambda: received.append("lost")
+        await store.exists("/a", watch=lambda: received.append("event"))
+        removed = asyncio.Event()
+        await other.exists("/e", watch=removed.set)
         store.crash(noticed_after_ms)
         await other.create("/a")
-        await gone.wait()
+        await removed.wait()
         assert now_ms() == after_ms
         await asyncio.sleep(60)
-        assert heard == []
+        assert received == []
 
     run(scenario())
 
@@ -173,11 +173,11 @@ def test_a_restarted_process_finds_its_former_sessions_nodes_until_they_expire()
         await first.create("/ids/1", ephemeral=True, make_parents=True)
         first.crash()
         second = await connect(tree)
-        gone = asyncio.Event()
+        removed = asyncio.Event()
         with pytest.raises(NodeExistsError):
             await second.create("/ids/1", ephemeral=True)
-        await second.exists("/ids/1", watch=gone.set)
-        await gone.wait()
+        await second.exists("/ids/1", watch=removed.set)
+        await removed.wait()
         await second.create("/ids/1", ephemeral=True)
 
     run(scenario())
@@ -188,16 +188,16 @@ def test_a_paused_process_gets_every_event_when_it_continues(pause_s, survives):
     async def scenario():
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
-        heard = []
-        store.on_session_lost = lambda: heard.append("lost")
-        await store.exists("/a", watch=lambda: heard.append("event"))
+        received = []
+        store.on_session_lost = lambda: received.append("lost")
+        await store.exists("/a", watch=lambda: received.append("event"))
         store.pause()
         await other.create("/a")
         await asyncio.sleep(pause_s)
-        assert heard == []
+        assert received == []
         store.resume()
         await asyncio.sleep(60)
-        assert heard == (["event"] if survives else ["event", "lost"])
+        assert received == (["event"] if survives else ["event", "lost"])
 
     run(scenario())
 

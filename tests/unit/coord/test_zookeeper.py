@@ -49,9 +49,9 @@ class Client:
         self.listener = listener
 
     def start_async(self) -> None:
-        self.tell(KazooState.CONNECTED)
+        self.change_state(KazooState.CONNECTED)
 
-    def tell(self, state: str) -> None:
+    def change_state(self, state: str) -> None:
         self.connected = state == KazooState.CONNECTED
         self.listener(state)
 
@@ -77,7 +77,7 @@ class Client:
         lost, self.sent = self.sent, []
         for _, answer in lost:
             answer.set_exception(kazoo_errors.ConnectionLoss())
-        self.tell(KazooState.SUSPENDED)
+        self.change_state(KazooState.SUSPENDED)
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -333,7 +333,7 @@ async def test_when_the_connection_is_lost_writes_fail_and_reads_are_sent_again(
     await turn()
     assert client.sent == []
     assert not read.done()
-    client.tell(KazooState.CONNECTED)
+    client.change_state(KazooState.CONNECTED)
     await turn()
     assert [message.path for message, _ in client.sent] == ["/r", "/later"]
     client.answer(None)
@@ -349,7 +349,7 @@ async def test_no_request_waits_for_a_connection_longer_than_the_session_time_ou
     for attempt in (store.get("/a"), store.create("/b")):
         with pytest.raises(ConnectionLostError):
             await attempt
-    client.tell(KazooState.CONNECTED)
+    client.change_state(KazooState.CONNECTED)
     await turn()
     # Reported lost: it must not be sent later.
     assert client.sent == []
@@ -373,7 +373,7 @@ async def test_watches_of_a_lost_connection_fire_once_after_the_next_connection(
     watch(WatchedEvent(EventType.NONE, "CONNECTING", None))
     await turn()
     assert fired == []
-    client.tell(KazooState.CONNECTED)
+    client.change_state(KazooState.CONNECTED)
     watch(WatchedEvent(EventType.CHANGED, "CONNECTED", "/kafka/a"))
     await turn()
     assert fired == ["data", "children"]
@@ -403,7 +403,7 @@ async def test_an_expiry_ends_every_call_and_no_new_session_begins_by_itself(wor
     calls = [asyncio.ensure_future(call) for call in (store.get("/a"), store.delete("/b"))]
     await turn()
     handler = client.options["handler"]
-    client.tell(KazooState.LOST)
+    client.change_state(KazooState.LOST)
     with pytest.raises(ConnectionAbortedError):
         handler.create_connection(("127.0.0.1", 1))
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -427,7 +427,7 @@ async def test_a_call_of_several_steps_ends_with_the_session_too(world):
     create = asyncio.ensure_future(store.create("/a/b", make_parents=True))
     await turn()
     client.answer(kazoo_errors.NoNodeError())
-    client.tell(KazooState.LOST)
+    client.change_state(KazooState.LOST)
     with pytest.raises(SessionExpiredError):
         await create
     await store.open()
@@ -460,7 +460,7 @@ async def test_a_session_that_ends_while_it_is_opened_fails_the_open(world):
     store.on_session_lost = lambda: pytest.fail("there was no session yet")
     opening = asyncio.ensure_future(store.open())
     await asyncio.sleep(0)
-    world.clients[0].tell(KazooState.LOST)
+    world.clients[0].change_state(KazooState.LOST)
     with pytest.raises(StartupError, match="ZooKeeper at one:1: "):
         await opening
     assert store.session_id == 0
@@ -475,14 +475,14 @@ async def test_the_chroot_is_created_with_its_parents(world):
         make_client=world.make,
     )
     opening = asyncio.ensure_future(store.open())
-    said = []
+    output = []
     for value in (None, kazoo_errors.NoNodeError(), kazoo_errors.NodeExistsError(), "/x/y"):
         await turn()
         (client,) = world.clients
-        said.append((type(client.sent[0][0]).__name__, client.sent[0][0].path))
+        output.append((type(client.sent[0][0]).__name__, client.sent[0][0].path))
         client.answer(value)
     await opening
-    assert said == [("Exists", "/x/y"), ("Create", "/x/y"), ("Create", "/x"), ("Create", "/x/y")]
+    assert output == [("Exists", "/x/y"), ("Create", "/x/y"), ("Create", "/x"), ("Create", "/x/y")]
     read = asyncio.ensure_future(store.exists("/"))
     await turn()
     assert client.sent[0][0].path == "/x/y"
@@ -510,7 +510,7 @@ def test_an_unreachable_zookeeper_is_named_with_the_reason():
 
 
 def test_servers_are_tried_in_turn_in_a_shuffled_order():
-    orders = {
+    permutations = {
         tuple(
             ZooKeeperStore(
                 "a:1,b:2,c:3", call_soon=SimpleNamespace, randomness=random.Random(seed)
@@ -518,5 +518,5 @@ def test_servers_are_tried_in_turn_in_a_shuffled_order():
         )
         for seed in range(20)
     }
-    assert len(orders) > 1
-    assert all(sorted(order) == ["a:1", "b:2", "c:3"] for order in orders)
+    assert len(permutations) > 1
+    assert all(sorted(order) == ["a:1", "b:2", "c:3"] for order in permutations)

@@ -1,4 +1,4 @@
-"""The group coordinator, case by case: who may join, who is fenced, which offset is committed."""
+"""The group coordinator, case by case: joins, fencing and committed offsets."""
 
 import re
 
@@ -69,14 +69,14 @@ class Coordinator:
         self.commits = []  # the appends of offsets
         self.requests = 1_000 if self.log else 0  # no member id is drawn twice
         if self.log:
-            self.tell(replayed(self.log, -1))
-            self.tell(Loaded())
+            self.handle(replayed(self.log, -1))
+            self.handle(Loaded())
 
     @property
     def group(self):
         return self.machine.groups.get("g")
 
-    def tell(self, event):
+    def handle(self, event):
         self.trampoline.run(event, self.perform)
         self.machine.validate()
 
@@ -96,12 +96,12 @@ class Coordinator:
                     self.held.append(effect)
 
     def outcome(self, append, error):
-        self.tell(Appended(append.number, error))
+        self.handle(Appended(append.number, error))
 
     def ask(self, event, **fields):
         """Hand in a request of no member. Returns the answer, if there is one."""
         self.requests += 1
-        self.tell(event(request=self.requests, group_id="g", **fields))
+        self.handle(event(request=self.requests, group_id="g", **fields))
         return self.answers.get(self.requests)
 
     def later(self, ms):
@@ -109,7 +109,7 @@ class Coordinator:
         end_ms = self.now.monotonic_ms + ms
         while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now = Now(max(due_ms, self.now.monotonic_ms), max(due_ms, self.now.wall_ms))
-            self.tell(DeadlineReached())
+            self.handle(DeadlineReached())
         self.now = Now(end_ms, end_ms)
 
     def next_request(self, member):
@@ -124,7 +124,7 @@ class Coordinator:
     def join(self, member, *, protocols=RANGE, protocol_type="consumer", **fields):
         """Ask to join, coming back with the id if it is given one. Returns the answer, if any."""
         for _ in range(2):
-            self.tell(
+            self.handle(
                 Join(
                     request=self.next_request(member),
                     group_id="g",
@@ -144,7 +144,7 @@ class Coordinator:
             member.id = answer.member_id
         return answer
 
-    def hear(self, member):
+    def joined(self, member):
         """Take in what JoinGroup was answered."""
         answer = self.answer(member)
         assert answer.error is NONE, answer
@@ -152,7 +152,7 @@ class Coordinator:
         return answer
 
     def sync(self, member, parts=None, *, generation=None):
-        self.tell(
+        self.handle(
             Sync(
                 request=self.next_request(member),
                 group_id="g",
@@ -174,7 +174,7 @@ class Coordinator:
 
     def leave(self, member):
         leaving = LeavingMember(member_id=member.id, group_instance_id=member.instance)
-        self.tell(Leave(request=self.next_request(member), group_id="g", members=(leaving,)))
+        self.handle(Leave(request=self.next_request(member), group_id="g", members=(leaving,)))
         return self.answer(member).members[0]
 
     def prepare(self, member, offset, *, generation=None, producer=-1, metadata="", partition=T0):
@@ -201,7 +201,7 @@ class Coordinator:
         return NONE
 
     def end_transaction(self, producer, *, committed):
-        self.tell(TransactionEnded(producer, committed))
+        self.handle(TransactionEnded(producer, committed))
 
     def is_unstable(self, partition=T0):
         return self.machine.is_unstable("g", partition)
@@ -214,12 +214,12 @@ class Coordinator:
         return None if found is None else found.offset
 
     def together(self, *members, **fields):
-        """All join, and everybody has a part."""
+        """All join, and each gets an assignment."""
         for member in members:
             self.join(member, **fields)
         self.later(0)
         for member in members:
-            self.hear(member)
+            self.joined(member)
         self.shared(*members)
 
     def shared(self, *members):
@@ -272,9 +272,9 @@ def test_two_processes_under_one_instance_id_are_one_member_and_the_first_is_fen
         coordinator = Coordinator(coordinator.log)
     second = Member("s", "S")
     coordinator.join(second)
-    coordinator.hear(second)
+    coordinator.joined(second)
     assert second.id != first.id
-    assert coordinator.group.generation == generation  # nobody rebalances for that
+    assert coordinator.group.generation == generation  # without a rebalance
     assert coordinator.beat(first) is ErrorCode.FENCED_INSTANCE_ID
     assert coordinator.sync(first).error is ErrorCode.FENCED_INSTANCE_ID
     assert coordinator.commit(first, 1) is ErrorCode.FENCED_INSTANCE_ID
@@ -300,7 +300,7 @@ def test_a_static_member_that_waits_for_its_part_is_fenced_when_another_takes_it
     coordinator.join(leader)
     coordinator.join(static)
     coordinator.later(0)
-    coordinator.hear(static)
+    coordinator.joined(static)
     coordinator.sync(static)
     waiting = static.request
     coordinator.join(Member("s", "S"))
@@ -314,11 +314,11 @@ def test_a_static_leader_that_restarts_is_not_asked_for_another_assignment(can_s
     coordinator.together(leader, other)
     back = Member("s", "S")
     coordinator.join(back, can_skip_assignment=can_skip)
-    told = coordinator.hear(back)
-    assert told.skip_assignment is can_skip
+    result = coordinator.joined(back)
+    assert result.skip_assignment is can_skip
     # An older client must not take itself for the leader, or it would compute in vain.
-    assert (told.leader == back.id) is can_skip
-    assert bool(told.members) is can_skip
+    assert (result.leader == back.id) is can_skip
+    assert bool(result.members) is can_skip
 
 
 def test_a_commit_waits_for_the_part_of_the_new_generation(two):
@@ -326,7 +326,7 @@ def test_a_commit_waits_for_the_part_of_the_new_generation(two):
     coordinator.join(Member("c"))
     coordinator.join(a)
     coordinator.join(b)
-    coordinator.hear(a)
+    coordinator.joined(a)
     assert coordinator.group.state is GroupState.COMPLETING_REBALANCE
     assert coordinator.commit(a, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert coordinator.commit(a, 1, producer=7) is NONE  # as Kafka: it goes with its transaction
@@ -347,11 +347,11 @@ def test_a_member_that_does_not_join_in_time_is_removed(two):
     c = Member("c")
     coordinator.join(c)
     coordinator.join(a)
-    for _ in range(4):  # it lives, and does not join
+    for _ in range(4):  # it sends heartbeats, and does not join
         coordinator.later(REBALANCE_MS // 4 - 1)
         coordinator.beat(b)
     coordinator.later(SESSION_MS)
-    assert set(coordinator.group.members) == {coordinator.hear(a).member_id, c.id}
+    assert set(coordinator.group.members) == {coordinator.joined(a).member_id, c.id}
     assert coordinator.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -360,8 +360,8 @@ def test_a_member_that_sends_no_sync_group_in_time_is_removed():
     coordinator.join(a)
     coordinator.join(b)
     coordinator.later(0)
-    coordinator.hear(a)
-    coordinator.hear(b)
+    coordinator.joined(a)
+    coordinator.joined(b)
     coordinator.sync(a, {a.id: b"a"})
     for _ in range(4):
         coordinator.later(REBALANCE_MS // 4)
@@ -392,8 +392,8 @@ def test_no_member_gets_an_assignment_whose_append_failed():
     coordinator.join(a)
     coordinator.join(b)
     coordinator.later(0)
-    coordinator.hear(a)
-    coordinator.hear(b)
+    coordinator.joined(a)
+    coordinator.joined(b)
     coordinator.held = []
     coordinator.sync(b)
     assert coordinator.sync(a, {a.id: b"a", b.id: b"b"}) is None  # not before it is stored
@@ -410,8 +410,8 @@ def test_a_leader_that_asks_twice_gives_one_assignment_to_its_generation():
     coordinator.join(a)
     coordinator.join(b)
     coordinator.later(0)
-    coordinator.hear(a)
-    coordinator.hear(b)
+    coordinator.joined(a)
+    coordinator.joined(b)
     coordinator.held = []
     coordinator.sync(b)
     coordinator.sync(a, {a.id: b"a", b.id: b"b"})
@@ -432,7 +432,7 @@ def test_the_session_of_a_static_member_begins_when_its_replacement_is_appended(
     coordinator.join(static, session_timeout_ms=1_000)
     coordinator.later(2_000)
     coordinator.outcome(coordinator.held.pop(), NONE)
-    assert coordinator.hear(static).generation == 1
+    assert coordinator.joined(static).generation == 1
     coordinator.later(999)
     assert list(coordinator.group.members) == [static.id]
     coordinator.later(2)
@@ -443,14 +443,14 @@ def test_an_assignment_that_is_stored_too_late_is_of_a_generation_that_is_over()
     coordinator, a, b = Coordinator(), Member("a"), Member("b")
     coordinator.join(a)
     coordinator.later(0)
-    coordinator.hear(a)
+    coordinator.joined(a)
     coordinator.held = []
     coordinator.sync(a, {a.id: b"old"})
     (old,) = coordinator.held
     coordinator.join(b)
     coordinator.join(a)
-    coordinator.hear(a)
-    coordinator.hear(b)
+    coordinator.joined(a)
+    coordinator.joined(b)
     coordinator.sync(b)
     coordinator.outcome(old, NONE)
     assert coordinator.group.state is GroupState.COMPLETING_REBALANCE
@@ -470,7 +470,7 @@ def test_if_the_leader_leaves_another_member_leads(two):
     assert coordinator.leave(a) is NONE
     assert coordinator.group.leader == b.id
     coordinator.join(b)
-    assert [m.member_id for m in coordinator.hear(b).members] == [b.id]
+    assert [m.member_id for m in coordinator.joined(b).members] == [b.id]
 
 
 def test_a_static_leader_that_has_not_joined_does_not_lead():
@@ -479,8 +479,8 @@ def test_a_static_leader_that_has_not_joined_does_not_lead():
     coordinator.join(Member("c"), session_timeout_ms=1_000_000)
     coordinator.join(other, session_timeout_ms=1_000_000)
     coordinator.later(REBALANCE_MS)
-    told = coordinator.hear(other)
-    assert told.leader == other.id
+    result = coordinator.joined(other)
+    assert result.leader == other.id
     assert static.id in coordinator.group.members
 
 
@@ -492,17 +492,17 @@ def test_the_first_rebalance_waits_longer_while_more_come():
     coordinator.later(900)
     assert coordinator.answer(a) is None
     coordinator.later(200)
-    assert coordinator.hear(a).generation == 1
+    assert coordinator.joined(a).generation == 1
 
 
 def test_the_protocol_is_one_that_all_support_and_most_prefer():
     coordinator = Coordinator()
-    wishes = (("b", "a", "z"), ("b", "a"), ("a", "b"))
+    proposals = (("b", "a", "z"), ("b", "a"), ("a", "b"))
     members = [Member(name) for name in "xyz"]
-    for member, names in zip(members, wishes, strict=True):
+    for member, names in zip(members, proposals, strict=True):
         coordinator.join(member, protocols=tuple((name, b"") for name in names))
     coordinator.later(0)
-    assert coordinator.hear(members[0]).protocol == "b"
+    assert coordinator.joined(members[0]).protocol == "b"
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_a_session_of_no_sensible_length_is_refused(session_ms):
 def test_a_member_id_that_is_not_used_delays_a_rebalance_for_the_session_timeout():
     coordinator, a, b = Coordinator(), Member("a"), Member("b")
     coordinator.together(a)
-    coordinator.tell(
+    coordinator.handle(
         Join(
             request=coordinator.next_request(b), group_id="g", member_id="", fresh_member_id="b-1",
             session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS,
@@ -542,14 +542,14 @@ def test_a_member_id_that_is_not_used_delays_a_rebalance_for_the_session_timeout
     coordinator.join(a)  # it leads, and wants another generation
     assert coordinator.answer(a) is None
     coordinator.later(SESSION_MS)
-    assert coordinator.hear(a).generation == 2
+    assert coordinator.joined(a).generation == 2
 
 
 def test_a_group_of_static_members_that_do_not_join_waits_for_their_sessions_and_is_then_empty():
     coordinator, static = Coordinator(), Member("s", "S")
     coordinator.together(static, session_timeout_ms=100_000)
     coordinator.join(Member("c"), session_timeout_ms=6_000)
-    coordinator.tell(  # who wanted another generation leaves again
+    coordinator.handle(  # the member that caused the rebalance leaves again
         Leave(
             request=0,
             group_id="g",
@@ -574,7 +574,7 @@ def test_a_static_member_that_joins_again_with_another_protocol_rebalances_the_g
     coordinator.join(back, protocols=both[::-1])
     assert coordinator.group.state is not GroupState.STABLE
     coordinator.later(0)
-    assert coordinator.hear(back).protocol == "sticky"
+    assert coordinator.joined(back).protocol == "sticky"
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance_id_alone():
@@ -588,14 +588,14 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id_alone():
 
 def test_a_member_id_that_is_not_used_yet_may_leave():
     coordinator, a = Coordinator(), Member("a")
-    coordinator.tell(asking(coordinator, a))
+    coordinator.handle(asking(coordinator, a))
     a.id = coordinator.answer(a).member_id
     assert coordinator.leave(a) is NONE
     assert coordinator.group is None
 
 
 def asking(coordinator, member):
-    """A JoinGroup of one who has no id yet, alone: `join` comes back with it."""
+    """One JoinGroup without a member id; `join` sends the second, with the id."""
     return Join(
         request=coordinator.next_request(member), group_id="g", member_id="",
         fresh_member_id=f"{member.name}-{coordinator.requests}", session_timeout_ms=SESSION_MS,
@@ -605,10 +605,10 @@ def asking(coordinator, member):
 
 def test_of_too_many_unused_member_ids_the_oldest_is_dropped():
     coordinator, first = Coordinator(), Member("a")
-    coordinator.tell(asking(coordinator, first))
+    coordinator.handle(asking(coordinator, first))
     first.id = coordinator.answer(first).member_id
     for _ in range(PENDING_JOINS_MAX):
-        coordinator.tell(asking(coordinator, Member("b")))
+        coordinator.handle(asking(coordinator, Member("b")))
     assert len(coordinator.group.pending_joins) == PENDING_JOINS_MAX
     assert coordinator.join(first).error is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -698,7 +698,7 @@ def test_a_marker_does_not_bring_back_an_offset_of_a_deleted_topic():
     coordinator.commit(None, 1)
     coordinator.commit(None, 2, producer=7)
     coordinator.commit(None, 3, producer=7, partition=OTHER)
-    coordinator.tell(TopicsDeleted("g", frozenset({"t"})))
+    coordinator.handle(TopicsDeleted("g", frozenset({"t"})))
     coordinator.end_transaction(7, committed=True)
     assert coordinator.offsets().keys() == {OTHER}
 
@@ -745,12 +745,12 @@ def test_an_offset_whose_transaction_is_open_in_the_log_waits_for_its_marker(com
     coordinator.commit(None, 1)
     coordinator.log += coordinator.prepare(None, 2, producer=7).records
     again = Coordinator()
-    again.tell(replayed(coordinator.log[:1], -1))
-    again.tell(replayed(coordinator.log[1:], 7, first=1))
-    again.tell(Loaded())
+    again.handle(replayed(coordinator.log[:1], -1))
+    again.handle(replayed(coordinator.log[1:], 7, first=1))
+    again.handle(Loaded())
     assert again.offset() == 1
     assert again.is_unstable()
-    again.tell(MarkerReplayed(7, committed))
+    again.handle(MarkerReplayed(7, committed))
     assert again.offset() == (2 if committed else 1)
 
 
@@ -768,15 +768,15 @@ def test_requests_that_wait_get_not_coordinator_after_a_resignation(two):
     coordinator, a, b = two
     coordinator.join(Member("c"))
     coordinator.join(a)
-    coordinator.tell(Resigned())
+    coordinator.handle(Resigned())
     assert coordinator.answer(a).error is ErrorCode.NOT_COORDINATOR
     other, c, d = Coordinator(), Member("c"), Member("d")
     other.join(c)
     other.join(d)
     other.later(0)
-    other.hear(d)
+    other.joined(d)
     other.sync(d)
-    other.tell(Resigned())
+    other.handle(Resigned())
     assert other.answer(d).error is ErrorCode.NOT_COORDINATOR
     assert other.machine.next_deadline_ms is None
     assert b.id
@@ -811,7 +811,7 @@ def expired(coordinator, wall_ms):
     """The partitions whose offsets are left after the retention."""
     before = coordinator.now
     coordinator.now = before._replace(wall_ms=wall_ms)
-    coordinator.tell(ExpirationDue("g"))
+    coordinator.handle(ExpirationDue("g"))
     coordinator.now = before
     left = coordinator.offsets().keys()
     assert Coordinator(coordinator.log).offsets().keys() == left
@@ -866,7 +866,7 @@ def test_a_group_of_which_only_a_pending_offset_is_known_stays_until_the_transac
     coordinator = Coordinator(offsets_retention_ms=1_000)
     coordinator.commit(None, 6, producer=7)
     coordinator.later(1_000_000)
-    coordinator.tell(ExpirationDue("g"))
+    coordinator.handle(ExpirationDue("g"))
     assert coordinator.group is not None
     coordinator.end_transaction(7, committed=True)
     assert coordinator.offset() == 6
@@ -895,9 +895,9 @@ def test_an_offset_that_is_deleted_within_a_transaction_is_not_brought_back_by_t
         coordinator.ask(DeleteOffsets, partitions=(T0,))
     again = Coordinator()
     for offset, each in enumerate(coordinator.log):
-        again.tell(replayed([each], -1 if each[1] is None else 7, first=offset))
-    again.tell(MarkerReplayed(7, committed=True))
-    again.tell(Loaded())
+        again.handle(replayed([each], -1 if each[1] is None else 7, first=offset))
+    again.handle(MarkerReplayed(7, committed=True))
+    again.handle(Loaded())
     coordinator.end_transaction(7, committed=True)
     assert again.offsets() == coordinator.offsets() == {}
 
@@ -906,7 +906,7 @@ def test_offsets_of_a_deleted_topic_are_removed(two):
     coordinator, a, _ = two
     coordinator.commit(a, 5)
     coordinator.commit(a, 5, partition=OTHER)
-    coordinator.tell(TopicsDeleted("g", frozenset({"other"})))
+    coordinator.handle(TopicsDeleted("g", frozenset({"other"})))
     assert coordinator.offsets().keys() == {T0}
     assert Coordinator(coordinator.log).offsets().keys() == {T0}
 

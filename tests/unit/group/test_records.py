@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: as Apache Kafka 3.9.2 wrote them, and what damage is told."""
+"""Records of `__consumer_offsets`: as Apache Kafka 3.9.2 wrote them, and with damage."""
 
 import contextlib
 
@@ -37,7 +37,7 @@ DAMAGE = (InvalidRecordError, MalformedRequestError)
 
 
 @given(group=TEXT, topic=TEXT, partition=INT32)
-def test_the_key_of_an_offset_is_what_the_declaration_says(group, topic, partition):
+def test_the_key_of_an_offset_follows_kafkas_schema(group, topic, partition):
     key = encode_offset_key(group, topic, partition)
     declared = OffsetCommitKey(group=group, topic=topic, partition=partition)
 
@@ -46,9 +46,7 @@ def test_the_key_of_an_offset_is_what_the_declaration_says(group, topic, partiti
 
 
 @given(offset=INT64, epoch=INT32, metadata=TEXT, timestamp=INT64, expires=INT64)
-def test_the_value_of_an_offset_is_what_the_declaration_says(
-    offset, epoch, metadata, timestamp, expires
-):
+def test_the_value_of_an_offset_follows_kafkas_schema(offset, epoch, metadata, timestamp, expires):
     committed = CommittedOffset(offset, epoch, metadata, timestamp, order=4)
     value = encode_offset_value(committed)
     declared = OffsetCommitValue(
@@ -74,7 +72,7 @@ def test_an_offset_with_a_retention_of_its_own_is_written_in_version_1():
 
 
 @given(st.binary(max_size=60))
-def test_damage_is_told_as_damage(data):
+def test_damage_is_reported_as_damage(data):
     for decode in (
         decode_offset_key,
         lambda value: decode_offset_value(value, 0),
@@ -98,7 +96,7 @@ def test_a_key_or_value_that_ends_early_is_damaged(cut):
         decode_offset_value(value[:cut], 0)
 
 
-def test_what_is_longer_than_it_says_is_damaged():
+def test_a_record_longer_than_its_schema_is_damaged():
     for decode, data in (
         (decode_offset_key, encode_offset_key("g", "t", 1)),
         (
@@ -129,7 +127,7 @@ def test_a_record_without_a_readable_key_is_damaged(key):
         key_version(key)
 
 
-def test_versions_that_nobody_has_are_damage():
+def test_undefined_versions_are_damage():
     for data in (b"\x00\x05" + bytes(40), b"\xff\xff" + bytes(40), b"\x00"):
         with pytest.raises(DAMAGE):
             decode_offset_value(data, 0)

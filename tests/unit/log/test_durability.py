@@ -14,7 +14,7 @@ COMPACTED = frozenset({"compact"})
 def every_power_loss(world, scenario, check, *, clean, seeds=30, **checkpointed):
     """Run a scenario, let the power fail in many ways, load the log, and check what is left.
 
-    What the checkpoints say then is told with the call, or by the scenario.
+    The checkpoints at that time come from the call or the scenario.
     """
     for seed in range(seeds):
         stage = type(world)()

@@ -384,8 +384,8 @@ def test_aborted_transactions_of_a_read_range(world):
     world.append()
     world.append()
 
-    told = [(t.producer_id, t.first_offset, t.last_offset) for t in aborted(world, 0, 5)]
-    assert told == [(9, 0, 2)]
+    answer = [(t.producer_id, t.first_offset, t.last_offset) for t in aborted(world, 0, 5)]
+    assert answer == [(9, 0, 2)]
     assert [t.producer_id for t in aborted(world, 1, 2)] == [9]
     assert aborted(world, 3, 5) == []
     world.load()
@@ -601,13 +601,13 @@ def test_flush_messages_applies_to_followers(world):
 def test_the_end_of_a_flush_is_reported_to_its_caller(world):
     world.create()
     world.append(b"a")
-    heard = []
-    world.log.flush(heard.append)
+    received = []
+    world.log.flush(received.append)
     world.append(b"b")
-    world.log.flush(heard.append)
+    world.log.flush(received.append)
     world.pass_time()
 
-    assert heard == [None, None]
+    assert received == [None, None]
     assert world.log.recovery_point == 2
 
 
@@ -617,12 +617,12 @@ def test_a_failed_flush_is_reported_and_moves_no_recovery_point(world):
     world.pass_time()
 
     world.disk.faults.append(DiskFault("flush", ".log"))
-    heard = []
-    world.log.flush(heard.append)
+    received = []
+    world.log.flush(received.append)
     world.pass_time()
 
-    assert heard == world.failures
-    assert len(heard) == 1
+    assert received == world.failures
+    assert len(received) == 1
     assert world.log.recovery_point == 0
 
 
@@ -635,12 +635,12 @@ def rename_while_flushing(world, error):
     world.append(b"a")
     world.pass_time()
     world.disk.faults.append(DiskFault("flush", ".log", error))
-    heard = []
-    world.log.flush(heard.append)
+    received = []
+    world.log.flush(received.append)
     world.disk.rename(world.log.directory, "/data/elsewhere")
     world.log.moved("/data/elsewhere")
     world.pass_time()
-    return heard
+    return received
 
 
 def test_a_file_that_is_not_found_because_of_a_rename_is_flushed_again(world):
@@ -651,9 +651,9 @@ def test_a_file_that_is_not_found_because_of_a_rename_is_flushed_again(world):
 
 def test_an_io_error_is_reported_although_the_directory_was_renamed(world):
     """The kernel reports it once: the next fdatasync would succeed without the lost pages."""
-    heard = rename_while_flushing(world, errno.EIO)
-    assert [error.errno for error in heard] == [errno.EIO]
-    assert heard == world.failures
+    received = rename_while_flushing(world, errno.EIO)
+    assert [error.errno for error in received] == [errno.EIO]
+    assert received == world.failures
     assert world.log.recovery_point == 0
 
 

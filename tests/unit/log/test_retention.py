@@ -35,7 +35,7 @@ def expired(found, *, high_watermark=None, log_start_offset=0, leo=None, **optio
 
 
 @pytest.mark.parametrize(
-    ("ages", "retention_ms", "gone"),
+    ("ages", "retention_ms", "removed"),
     [
         pytest.param((50, 30, 10), 40, 1, id="older ones are deleted"),
         pytest.param((50, 30, 10), 30, 1, id="exactly as old is not older"),
@@ -46,12 +46,12 @@ def expired(found, *, high_watermark=None, log_start_offset=0, leo=None, **optio
         pytest.param((50, 30, 10), 0, 3, id="nothing is kept"),
     ],
 )
-def test_by_age(ages, retention_ms, gone):
-    assert expired(segments(*ages), retention_ms=retention_ms) == Expired(by_age=gone)
+def test_by_age(ages, retention_ms, removed):
+    assert expired(segments(*ages), retention_ms=retention_ms) == Expired(by_age=removed)
 
 
 @pytest.mark.parametrize(
-    ("retention_bytes", "gone"),
+    ("retention_bytes", "removed"),
     [
         pytest.param(300, 0, id="all fits"),
         pytest.param(299, 0, id="less than a segment too much"),
@@ -60,22 +60,24 @@ def test_by_age(ages, retention_ms, gone):
         pytest.param(-1, 0, id="no limit"),
     ],
 )
-def test_by_size(retention_bytes, gone):
+def test_by_size(retention_bytes, removed):
     found = expired(segments(1, 1, 1), retention_bytes=retention_bytes)
 
-    assert found == Expired(by_size=gone)
+    assert found == Expired(by_size=removed)
 
 
-@pytest.mark.parametrize(("log_start_offset", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 2)])
-def test_by_log_start_offset_except_the_active_one(log_start_offset, gone):
-    assert expired(segments(1, 1, 1), log_start_offset=log_start_offset) == Expired(gone)
+@pytest.mark.parametrize(
+    ("log_start_offset", "removed"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 2)]
+)
+def test_by_log_start_offset_except_the_active_one(log_start_offset, removed):
+    assert expired(segments(1, 1, 1), log_start_offset=log_start_offset) == Expired(removed)
 
 
-@pytest.mark.parametrize(("high_watermark", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
-def test_no_segment_above_the_high_watermark_is_deleted(high_watermark, gone):
+@pytest.mark.parametrize(("high_watermark", "removed"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
+def test_no_segment_above_the_high_watermark_is_deleted(high_watermark, removed):
     found = expired(segments(9, 9, 9), retention_ms=1, high_watermark=high_watermark)
 
-    assert found.segments == gone
+    assert found.segments == removed
 
 
 def test_an_empty_active_segment_stays():

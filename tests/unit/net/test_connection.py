@@ -442,7 +442,7 @@ def test_no_request_of_a_closed_connection_is_handled():
 
     def fail(data):
         write(data)
-        peer.transport.closed = True  # as a transport does whose socket says EPIPE
+        peer.transport.closed = True  # as after EPIPE from the socket
 
     peer.transport.write = fail
     peer.send("1", "2", "3")
@@ -553,8 +553,8 @@ def test_above_the_memory_limit_the_longest_idle_connections_are_closed():
     for work in all_of_them.soon:
         work()
 
-    gone = [each.transport.closed for each in (idle, first, second, third, fourth, fifth)]
-    assert gone == [False, False, True, False, False, False]
+    closed_ones = [each.transport.closed for each in (idle, first, second, third, fourth, fifth)]
+    assert closed_ones == [False, False, True, False, False, False]
     assert all_of_them.server.memory_bytes <= 4 << 20
     assert all_of_them.server.dropped_connections == 1
     assert "odradek.connections.memory.max.bytes=4194304" in all_of_them.handler.refusals[0]

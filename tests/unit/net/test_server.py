@@ -56,7 +56,7 @@ class Refusing:
     """A handler that records the connections it was called with."""
 
     def __init__(self):
-        self.came, self.said = [], []
+        self.came, self.reasons = [], []
 
     def frame(self, connection, frame):
         pass
@@ -68,7 +68,7 @@ class Refusing:
         pass
 
     def broke_off(self, connection, reason):
-        self.said.append(reason)
+        self.reasons.append(reason)
 
 
 class Transport(asyncio.Transport):
@@ -114,8 +114,8 @@ def test_above_a_limit_connections_are_refused_with_one_line(limits, reason):
 
     assert [each.closed for each in transports] == [False, False, True, True, True]
     assert (len(handler.came), server.refused_connections) == (2, 3)
-    assert len(handler.said) == 1
-    assert reason in handler.said[0]
+    assert len(handler.reasons) == 1
+    assert reason in handler.reasons[0]
     transports[0].connection.connection_lost(None)
     assert not joined(server).closed
 

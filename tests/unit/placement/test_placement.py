@@ -58,7 +58,7 @@ def test_racks_unknown(brokers, start, assignment):
     assert found == place(racks, partitions=len(found), replication_factor=3, start=start)
 
 
-def test_racks_known():
+def test_racks_of_all_brokers_are_set():
     found = assign_rack_aware(TWO_RACKS, partitions=2, replication_factor=3, start=RoundStart(3, 0))
 
     assert found == {0: (4, 2, 5), 1: (2, 5, 0)}

@@ -23,5 +23,5 @@ ONLY_ONE = "Of brokers [2, 3], which have all records, only 2 would be left"
     ],
 )
 def test_which_replicas_must_stay_in_sync(replicas, isr, left, problem):
-    said = remainder_problem(Assignment(replicas=replicas), isr, {*isr, *left})
-    assert said is None if problem is None else said.startswith(problem)
+    text = remainder_problem(Assignment(replicas=replicas), isr, {*isr, *left})
+    assert text is None if problem is None else text.startswith(problem)

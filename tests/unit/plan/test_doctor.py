@@ -201,7 +201,7 @@ def reported(**changed):
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "said", "fix"),
+    ("given", "kind", "text", "fix"),
     [
         (
             facts({P0: ONE}, isr_min={"t": 2}), "replication-factor",
@@ -339,11 +339,11 @@ def reported(**changed):
         ),
     ],
 )  # fmt: skip
-def test_each_problem_has_its_cause_and_its_command(given, kind, said, fix):
+def test_each_problem_has_its_cause_and_its_command(given, kind, text, fix):
     finding = only(given)
 
     assert finding.kind == kind
-    assert said in finding.why
+    assert text in finding.why
     assert fix in finding.fix
 
 

@@ -10,7 +10,7 @@ from odradek.plan.movement import MovementPlan
 T = TopicPartition("t", 0)
 
 
-def told(before, after, *, in_sync, isr_min=1, leader=None):
+def risks(before, after, *, in_sync, isr_min=1, leader=None):
     leader = in_sync[0] if leader is None and in_sync else leader
     held = Replicas(before, 100, -1 if leader is None else leader, in_sync)
     picture = ClusterPicture(dict.fromkeys(range(6)), {T: held}, {"t": isr_min})
@@ -33,11 +33,11 @@ def told(before, after, *, in_sync, isr_min=1, leader=None):
     ],
 )
 def test_of_each_partition_the_worst_risk_is_reported(before, after, given, kinds):
-    assert [kind for kind, _ in told(before, after, **given)] == kinds
+    assert [kind for kind, _ in risks(before, after, **given)] == kinds
 
 
 def test_the_broker_that_must_stay_up_is_named():
-    ((_, text),) = told((0, 1, 2), (1, 2, 3), in_sync=(0,))
+    ((_, text),) = risks((0, 1, 2), (1, 2, 3), in_sync=(0,))
 
     assert text == (
         "t-0: none of those that stay (1,2) is in sync; broker 0 has to stay up until they have "

@@ -68,12 +68,12 @@ def test_repeated_truncation_makes_the_follower_a_prefix_of_the_leader(common, o
     # No two leaders share an epoch: the follower's own are odd, the leader's even.
     follower = prefix + [2 * e + 1001 for e in grown([], ours)]
     leader = prefix + [2 * e + 1000 for e in grown([], theirs)]
-    told = epochs_of(leader)
+    result = epochs_of(leader)
 
     for _ in range(len(follower) + 1):
         own = epochs_of(follower)
         asked = own.latest_epoch
-        epoch, end = told.end_offset_for(asked, len(leader)) if asked >= 0 else (asked, 0)
+        epoch, end = result.end_offset_for(asked, len(leader)) if asked >= 0 else (asked, 0)
         if asked < 0 or (epoch == asked and end >= len(follower)):
             break
         answer = EpochEnd(epoch, end if epoch >= 0 else 0)

@@ -38,7 +38,7 @@ def test_a_good_seed():
     assert "1 seeds, 0 failed" in done.output
 
 
-def test_a_failing_seed_says_what_was_violated_and_how_to_see_it_again(forgetful):
+def test_a_failing_seed_prints_the_violation_and_the_command_that_repeats_it(forgetful):
     done = run("--seeds", "1..2", *SHORT, "--kinds", "stop_and_power")
     assert done.exit_code == 1
     assert "VIOLATED" in done.output
@@ -48,7 +48,7 @@ def test_a_failing_seed_says_what_was_violated_and_how_to_see_it_again(forgetful
     assert "2 seeds, 2 failed" in done.output
 
 
-def test_a_search_by_several_processes_says_the_same(tmp_path, monkeypatch):
+def test_a_search_by_several_processes_prints_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(searching, "SEEDS_OF_A_PROCESS", 1)  # they are replaced on the way
     kept = tmp_path / "soak.jsonl"
     search = ("--seeds", "4..6", *SHORT, "--brokers", "3")
@@ -67,7 +67,7 @@ def test_a_search_by_several_processes_says_the_same(tmp_path, monkeypatch):
     assert found["faults"] == sum(found["faults_by_kind"].values())
 
 
-def test_an_interrupted_search_says_how_to_go_on(monkeypatch, tmp_path):
+def test_an_interrupted_search_prints_how_to_continue(monkeypatch, tmp_path):
     def interrupted(seeds, options, *, jobs):
         yield from (Outcome(seed, options, violations=["bad"]) for seed in seeds[:2])
         raise KeyboardInterrupt

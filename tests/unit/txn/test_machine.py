@@ -42,20 +42,20 @@ class Coordinator:
         self.machine = TransactionMachine()
         self.trampoline = Trampoline(lambda event: self.machine.handle(event, self.now))
         self.answers = {}
-        self.orders = []  # markers that are wanted
+        self.markers = []  # the requested markers
         self.appends = []
         self.holds = False
         self.now_ms = 1_000
         self.monotonic_ms = 0
         self.drawn = 100
-        self.tell(Replayed(tuple(Record(*each) for each in self.log), -1))
-        self.tell(Loaded())
+        self.handle(Replayed(tuple(Record(*each) for each in self.log), -1))
+        self.handle(Loaded())
 
     @property
     def now(self):
         return Now(self.monotonic_ms, self.now_ms)
 
-    def tell(self, event):
+    def handle(self, event):
         self.trampoline.run(event, self.perform)
         self.machine.validate()
 
@@ -64,9 +64,9 @@ class Coordinator:
             case Answer(request, answer):
                 self.answers[request] = answer
             case WriteMarkers():
-                self.orders.append(effect)
+                self.markers.append(effect)
             case Proceed(event):
-                self.tell(event)
+                self.handle(event)
             case Append():
                 self.appends.append(effect)
                 if not self.holds:
@@ -76,12 +76,12 @@ class Coordinator:
         """Abort what is open for too long by then."""
         before = self.now
         self.now_ms, self.monotonic_ms = now_ms, monotonic_ms
-        self.tell(TimeoutsDue())
+        self.handle(TimeoutsDue())
         self.now_ms, self.monotonic_ms = before.wall_ms, before.monotonic_ms
 
     def expire(self, now_ms, expiration_ms):
         before, self.now_ms = self.now_ms, now_ms
-        self.tell(ExpirationDue(expiration_ms))
+        self.handle(ExpirationDue(expiration_ms))
         self.now_ms = before
 
     def written(self, error=NONE):
@@ -91,11 +91,11 @@ class Coordinator:
             transaction = append.transaction
             value = None if transaction is None else encode_value(transaction)
             self.log.append((encode_key(append.transactional_id), value))
-        self.tell(Appended(append.transactional_id, error))
+        self.handle(Appended(append.transactional_id, error))
 
     def ask(self, event, name="x", **fields):
         number = len(self.answers) + len(self.appends) + 1_000
-        self.tell(event(request=number, transactional_id=name, **fields))
+        self.handle(event(request=number, transactional_id=name, **fields))
         return self.answers.get(number)
 
     def draw(self, wanted):
@@ -133,17 +133,17 @@ class Coordinator:
         return self.machine.verify("x", partitions=[partition], **asked)[partition]
 
     def marked(self, *partitions):
-        """Markers of the last order are written in these, or in all."""
-        order = self.orders[-1]
+        """The last requested markers are written to these partitions, or to all."""
+        order = self.markers[-1]
         whole = frozenset(partitions) or order.partitions
-        self.tell(MarkersWritten("x", order.producer_id, order.producer_epoch, whole))
+        self.handle(MarkersWritten("x", order.producer_id, order.producer_epoch, whole))
 
     @property
     def state(self):
         return self.machine.find("x").state
 
 
-# -------------------------------------------------------------------------- a life, in order
+# --------------------------------------------------------------------- one transactional id
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -154,10 +154,10 @@ def test_a_transaction_is_decided_answered_marked_and_then_over(commit):
     assert coordinator.add(producer, P1) is NONE
     coordinator.holds = True
     assert coordinator.end(producer, commit=commit) is None  # not before it is written
-    assert coordinator.orders == []
+    assert coordinator.markers == []
     coordinator.written()
     assert coordinator.answers.popitem()[1].error is NONE
-    (order,) = coordinator.orders
+    (order,) = coordinator.markers
     assert (order.commit, order.partitions) == (commit, {P0, P1})
     coordinator.marked(P0)
     assert coordinator.appends == []
@@ -180,11 +180,11 @@ def test_while_it_is_on_its_way_to_its_end_nothing_else_begins():
     assert coordinator.add(producer, P1) is NONE
 
 
-def test_while_a_change_is_written_who_asks_for_another_comes_again():
+def test_while_a_change_is_written_another_gets_concurrent_transactions():
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.holds = True
-    coordinator.tell(
+    coordinator.handle(
         AddPartitions(
             request=1, transactional_id="x", producer_id=producer[0],
             producer_epoch=producer[1], partitions=frozenset({P0}),
@@ -208,7 +208,7 @@ def test_time_does_not_end_what_is_just_being_changed():
     assert len(coordinator.appends) == 1
 
 
-def test_who_hears_that_it_coordinates_no_more_begins_nothing_until_another_does():
+def test_after_not_coordinator_nothing_is_started_until_the_next_election():
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.add(producer, P0)
@@ -234,7 +234,7 @@ def test_a_partition_that_is_in_it_already_is_not_written_again():
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_who_ends_it_once_more_is_told_the_same_and_who_ends_it_otherwise_is_refused(commit):
+def test_a_repeated_end_gets_the_same_answer_and_the_opposite_end_is_refused(commit):
     coordinator = Coordinator()
     producer = coordinator.begun()
     assert coordinator.end(producer, commit=commit).error is ErrorCode.INVALID_TXN_STATE
@@ -249,7 +249,7 @@ def test_who_ends_it_once_more_is_told_the_same_and_who_ends_it_otherwise_is_ref
 
 
 @pytest.mark.parametrize(("id_off", "epoch_off"), [(0, -1), (0, 1), (1, 0)])
-def test_who_is_not_the_present_producer_does_nothing(id_off, epoch_off):
+def test_a_former_producer_changes_nothing(id_off, epoch_off):
     coordinator = Coordinator()
     coordinator.begun()
     present = coordinator.begun()
@@ -263,29 +263,29 @@ def test_who_is_not_the_present_producer_does_nothing(id_off, epoch_off):
     assert coordinator.machine.find("x").partitions == {P0}
 
 
-def test_another_producer_aborts_what_was_open_in_an_epoch_that_nobody_has():
+def test_another_producer_aborts_the_open_transaction_in_an_unused_epoch():
     coordinator = Coordinator()
     old = coordinator.begun()
     coordinator.add(old, P0)
     assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS  # it asks again
-    (order,) = coordinator.orders
+    (order,) = coordinator.markers
     assert (order.commit, order.producer_epoch) == (False, old[1] + 1)
     assert coordinator.end(old).error is ErrorCode.PRODUCER_FENCED
     coordinator.marked()
     assert coordinator.begun() == (old[0], old[1] + 2)
 
 
-def test_who_is_open_for_too_long_is_aborted_and_fenced():
+def test_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced():
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.add(producer, P0)
     coordinator.now_ms += TIMEOUT_MS
     coordinator.add(producer, P1)  # which does not prolong it
     for late_ms in (0, 1):
-        assert coordinator.orders == []
+        assert coordinator.markers == []
         now_ms = coordinator.now_ms + late_ms
         coordinator.time_out(now_ms, now_ms)
-    assert coordinator.orders[0].commit is False
+    assert coordinator.markers[0].commit is False
     coordinator.marked()
     assert coordinator.add(producer, P0) is ErrorCode.PRODUCER_FENCED
     assert coordinator.end(producer).error is ErrorCode.PRODUCER_FENCED
@@ -319,7 +319,7 @@ def open_in_the_last_epoch():
 
 
 def it_is_aborted_in_it(coordinator):
-    assert (coordinator.orders[0].commit, coordinator.orders[0].producer_epoch) == (
+    assert (coordinator.markers[0].commit, coordinator.markers[0].producer_epoch) == (
         False,
         EPOCH_MAX,
     )
@@ -334,9 +334,9 @@ def test_a_clock_that_jumps_ends_nothing_early_and_leaves_nothing_open_for_long(
     began_ms = coordinator.now_ms
     coordinator.time_out(began_ms, 5)
     coordinator.time_out(began_ms + jump_ms, 5 + TIMEOUT_MS)
-    assert coordinator.orders == []
+    assert coordinator.markers == []
     coordinator.time_out(began_ms + jump_ms, 6 + TIMEOUT_MS)
-    assert len(coordinator.orders) == 1
+    assert len(coordinator.markers) == 1
 
 
 def test_what_began_by_a_clock_that_was_ahead_is_not_open_for_longer_elsewhere():
@@ -346,7 +346,7 @@ def test_what_began_by_a_clock_that_was_ahead_is_not_open_for_longer_elsewhere()
     after = Coordinator(coordinator.log)
     after.time_out(1_000, 5)
     after.time_out(1_000, 6 + TIMEOUT_MS)
-    assert len(after.orders) == 1
+    assert len(after.markers) == 1
 
 
 def test_the_next_transaction_has_its_whole_time():
@@ -360,11 +360,11 @@ def test_the_next_transaction_has_its_whole_time():
     coordinator.add(producer, P0)
     coordinator.time_out(coordinator.now_ms, 6 + TIMEOUT_MS)
     coordinator.time_out(coordinator.now_ms, 6 + 2 * TIMEOUT_MS)
-    assert len(coordinator.orders) == 1
+    assert len(coordinator.markers) == 1
 
 
-def test_who_asks_again_with_what_it_had_gets_the_same_epoch():
-    """KIP-360: it has not heard the answer. Nobody else has begun in between."""
+def test_a_repeated_init_with_the_former_epoch_gets_the_same_epoch():
+    """KIP-360: the response was lost, and no other producer has begun in between."""
     coordinator = Coordinator()
     first = coordinator.begun()
     answer = coordinator.init(first)
@@ -374,16 +374,16 @@ def test_who_asks_again_with_what_it_had_gets_the_same_epoch():
     assert coordinator.init(first).error is ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.parametrize("knows", [True, False])
-def test_who_has_used_up_the_epochs_gets_another_producer_id(knows):
+@pytest.mark.parametrize("has_it", [True, False])
+def test_after_the_last_epoch_a_producer_gets_another_producer_id(has_it):
     coordinator = Coordinator(producer_id=7, producer_epoch=LAST - 1)
     producer = coordinator.begun()
     assert producer == (7, LAST)
-    fresh = coordinator.init(producer if knows else (-1, -1))
+    fresh = coordinator.init(producer if has_it else (-1, -1))
     assert (fresh.error, fresh.producer_id, fresh.producer_epoch) == (NONE, 101, 0)
 
 
-def test_who_has_used_up_the_epochs_gets_the_same_producer_id_when_it_asks_again():
+def test_after_the_last_epoch_a_repeated_init_gets_the_same_producer_id():
     coordinator = Coordinator(producer_id=7, producer_epoch=LAST - 1)
     producer = coordinator.begun()
     coordinator.init(producer)
@@ -398,7 +398,7 @@ def test_without_a_drawn_id_where_one_is_needed_it_has_to_ask_again():
     assert answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def test_who_uses_up_the_epochs_unforeseen_has_to_ask_again():
+def test_an_end_in_the_last_epoch_without_a_next_id_has_to_be_repeated():
     coordinator = Coordinator(producer_id=7, producer_epoch=LAST)
     assert coordinator.ask(InitProducerId, timeout_ms=TIMEOUT_MS).error is (
         ErrorCode.CONCURRENT_TRANSACTIONS
@@ -410,7 +410,7 @@ def test_who_uses_up_the_epochs_unforeseen_has_to_ask_again():
     assert coordinator.state is State.ONGOING
 
 
-def test_an_id_that_nobody_knows_is_told_so():
+def test_an_unknown_transactional_id_is_answered_as_unknown():
     coordinator = Coordinator()
     assert coordinator.add((1, 0), P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert coordinator.end((1, 0)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -434,14 +434,14 @@ def test_in_version_2_each_end_has_an_epoch_and_what_is_late_ends_nothing():
     coordinator = Coordinator()
     first = coordinator.begun()
     coordinator.add(first, P0, version=VERSION_2)
-    told = coordinator.end(first, version=VERSION_2)
-    assert coordinator.orders[-1].client_version == VERSION_2
-    second = told.producer_id, told.producer_epoch
+    result = coordinator.end(first, version=VERSION_2)
+    assert coordinator.markers[-1].client_version == VERSION_2
+    second = result.producer_id, result.producer_epoch
     assert second == (first[0], first[1] + 1)
-    assert coordinator.orders[-1].producer_epoch == second[1]  # partitions learn it by the marker
+    assert coordinator.markers[-1].producer_epoch == second[1]  # partitions learn it by the marker
     assert coordinator.end(first, version=VERSION_2).error is ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.marked()
-    again = coordinator.end(first, version=VERSION_2)  # it has not heard
+    again = coordinator.end(first, version=VERSION_2)  # the response was lost
     assert (again.error, again.producer_epoch) == (NONE, second[1])
     otherwise = coordinator.end(first, version=VERSION_2, commit=False)
     assert otherwise.error is ErrorCode.INVALID_TXN_STATE
@@ -452,7 +452,7 @@ def test_in_version_2_each_end_has_an_epoch_and_what_is_late_ends_nothing():
 
 
 @pytest.mark.parametrize("epoch_off", [-2, 1, 2])
-def test_in_version_2_who_is_not_the_present_producer_ends_nothing(epoch_off):
+def test_in_version_2_a_former_producer_ends_nothing(epoch_off):
     coordinator = Coordinator(producer_id=7, producer_epoch=4)
     coordinator.add((7, 4), P0, version=VERSION_2)
     for commit in (True, False):
@@ -468,9 +468,9 @@ def test_in_version_2_one_may_abort_what_may_never_have_begun_and_not_commit_it(
     producer = coordinator.begun()
     refused = coordinator.end(producer, version=VERSION_2)
     assert refused.error is ErrorCode.INVALID_TXN_STATE
-    told = coordinator.end(producer, version=VERSION_2, commit=False)
-    assert (told.error, told.producer_epoch) == (NONE, producer[1] + 1)
-    assert coordinator.orders == []  # there is nothing to mark
+    result = coordinator.end(producer, version=VERSION_2, commit=False)
+    assert (result.error, result.producer_epoch) == (NONE, producer[1] + 1)
+    assert coordinator.markers == []  # there is nothing to mark
     assert coordinator.state is State.COMPLETE_ABORT
 
 
@@ -478,9 +478,9 @@ def test_in_version_2_the_last_epoch_ends_with_another_producer_id():
     coordinator = Coordinator(producer_id=7, producer_epoch=LAST)
     producer = 7, LAST
     coordinator.add(producer, P0, version=VERSION_2)
-    told = coordinator.end(producer, version=VERSION_2)
-    assert (told.producer_id, told.producer_epoch) == (101, 0)
-    assert coordinator.orders[-1].producer_epoch == EPOCH_MAX
+    result = coordinator.end(producer, version=VERSION_2)
+    assert (result.producer_id, result.producer_epoch) == (101, 0)
+    assert coordinator.markers[-1].producer_epoch == EPOCH_MAX
     log = coordinator.log
     coordinator = Coordinator(log)  # another coordinates; it has it from the log
     coordinator.marked()
@@ -494,7 +494,7 @@ def test_in_version_2_the_last_epoch_ends_with_another_producer_id():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "result"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -502,15 +502,15 @@ def test_in_version_2_the_last_epoch_ends_with_another_producer_id():
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_could_not_be_written_has_not_happened(error, told):
+def test_what_could_not_be_written_has_not_happened(error, result):
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.add(producer, P0)
     coordinator.holds = True
     coordinator.end(producer)
     coordinator.written(error)
-    assert coordinator.answers.popitem()[1].error is told
-    assert coordinator.orders == []
+    assert coordinator.answers.popitem()[1].error is result
+    assert coordinator.markers == []
     assert coordinator.state is State.ONGOING
     assert coordinator.machine.find("x").partitions == {P0}
 
@@ -544,7 +544,7 @@ def test_what_was_decided_is_marked_by_the_next_coordinator(commit):
     coordinator.add(producer, P0, P1)
     coordinator.end(producer, commit=commit)
     after = Coordinator(coordinator.log)
-    (order,) = after.orders
+    (order,) = after.markers
     assert (order.commit, order.partitions) == (commit, {P0, P1})
     after.marked()
     assert after.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
@@ -556,31 +556,31 @@ def test_a_marker_of_another_transaction_ends_nothing():
     coordinator.add(producer, P0)
     coordinator.end(producer)
     for other in ((producer[0], producer[1] - 1), (producer[0] + 1, producer[1])):
-        coordinator.tell(MarkersWritten("x", *other, frozenset({P0})))
+        coordinator.handle(MarkersWritten("x", *other, frozenset({P0})))
     assert coordinator.state is State.PREPARE_COMMIT
 
 
-def test_who_waits_when_another_coordinates_is_sent_there():
+def test_waiting_requests_get_not_coordinator_after_a_resignation():
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.holds = True
-    coordinator.tell(
+    coordinator.handle(
         AddPartitions(
             request=1, transactional_id="x", producer_id=producer[0],
             producer_epoch=producer[1], partitions=frozenset({P0}),
         )
     )  # fmt: skip
-    coordinator.tell(Resigned())
+    coordinator.handle(Resigned())
     assert coordinator.answers[1].error is ErrorCode.NOT_COORDINATOR
     assert coordinator.init().error is ErrorCode.NOT_COORDINATOR
-    coordinator.written()  # an outcome that comes late is nobody's
-    assert coordinator.orders == []
+    coordinator.written()  # a late outcome has no effect
+    assert coordinator.markers == []
 
 
-# ------------------------------------------------------------------------------- forgetting
+# ------------------------------------------------------------------------------- expiration
 
 
-def test_an_id_that_nobody_has_used_for_long_is_forgotten_here_and_in_the_log():
+def test_an_id_that_is_unused_for_long_expires_here_and_in_the_log():
     coordinator = Coordinator()
     coordinator.begun()
     coordinator.expire(coordinator.now_ms + 499, 500)
@@ -591,7 +591,7 @@ def test_an_id_that_nobody_has_used_for_long_is_forgotten_here_and_in_the_log():
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_transaction_that_is_open_or_on_its_way_to_its_end_is_not_forgotten(ends):
+def test_a_transaction_that_is_open_or_ending_does_not_expire(ends):
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.add(producer, P0)
@@ -601,7 +601,7 @@ def test_a_transaction_that_is_open_or_on_its_way_to_its_end_is_not_forgotten(en
     assert len(coordinator.machine) == 1
 
 
-def test_only_so_many_are_forgotten_at_once():
+def test_a_limited_number_expires_at_once():
     coordinator = Coordinator()
     for number in range(EXPIRED_AT_ONCE + 1):
         coordinator.init(name=f"x{number}")
@@ -609,7 +609,7 @@ def test_only_so_many_are_forgotten_at_once():
     assert len(coordinator.machine) == 1
 
 
-def test_one_that_is_being_forgotten_is_not_told_of():
+def test_an_id_that_is_expiring_is_not_described():
     coordinator = Coordinator()
     coordinator.begun()
     coordinator.holds = True
@@ -624,4 +624,4 @@ def test_two_transactional_ids_with_one_producer_id_are_found():
     other = Transaction(transactional_id="y", producer_id=7, timeout_ms=1, updated_ms=0)
     stored = encode_value(replace(other, producer_epoch=3))
     with pytest.raises(InvariantError, match="y: has producer id 7 of x"):
-        coordinator.tell(Replayed((Record(encode_key("y"), stored),), -1))
+        coordinator.handle(Replayed((Record(encode_key("y"), stored),), -1))

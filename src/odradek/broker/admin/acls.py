@@ -228,8 +228,8 @@ class AclAdmin:
         ]
 
 
-def _without(gone: frozenset[AclEntry], present: frozenset[AclEntry]) -> frozenset[AclEntry]:
-    return present - gone
+def _without(removed: frozenset[AclEntry], present: frozenset[AclEntry]) -> frozenset[AclEntry]:
+    return present - removed
 
 
 def _by_pattern(bindings: Iterable[Binding]) -> dict[ResourcePattern, frozenset[AclEntry]]:

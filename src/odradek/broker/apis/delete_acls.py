@@ -40,12 +40,12 @@ async def delete_acls(
             session.check_cluster(AclOperation.ALTER)
             admin.check_configured("No Authorizer is configured.")
             with store_errors_answered():
-                gone = await _delete(admin, asked)
+                deleted = await _delete(admin, asked)
         except ApiError as error:
             result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
         else:
             result = DeleteAclsFilterResult(
-                error_message=None, matching_acls=[_matching(binding) for binding in gone]
+                error_message=None, matching_acls=[_matching(binding) for binding in deleted]
             )
         response.filter_results.append(result)
     return response

@@ -30,14 +30,14 @@ async def leader_and_isr(
     replicas: ReplicaManager, request: LeaderAndIsrRequest
 ) -> LeaderAndIsrResponse:
     """Change the roles; the caller has checked controller epoch and broker epoch."""
-    orders = []
+    roles = []
     names = {}
     for topic in request.topic_states:
         names[topic.topic_name] = topic.topic_id
-        orders += [
-            _order(topic.topic_name, topic.topic_id, state) for state in topic.partition_states
+        roles += [
+            _role(topic.topic_name, topic.topic_id, state) for state in topic.partition_states
         ]
-    outcome = await replicas.take_roles(orders)
+    outcome = await replicas.take_roles(roles)
     errors: dict[str, LeaderAndIsrTopicError] = {}
     for partition, error in outcome.items():
         topic_errors = errors.setdefault(
@@ -49,7 +49,7 @@ async def leader_and_isr(
     return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(errors.values()))
 
 
-def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> LeaderAndIsrPartition:
+def _role(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> LeaderAndIsrPartition:
     problem = topic_name_problem(topic) or _problem(state)
     if problem is not None:
         raise ApiError(

@@ -130,7 +130,7 @@ async def _answer(
     try:
         return await _search(replicas, partition, log, asked, request, api_version)
     except StorageError as error:
-        if not log.gone:
+        if not log.removed:
             replicas.storage_failed(error)
     except ApiError as error:
         return _refusal(asked, error.code)

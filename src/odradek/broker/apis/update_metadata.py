@@ -20,5 +20,5 @@ def update_metadata(
 
     Returns the answer, and the names of deleted topics.
     """
-    gone = cache.update(request)
-    return UpdateMetadataResponse(error_code=ErrorCode.NONE), gone
+    deleted = cache.update(request)
+    return UpdateMetadataResponse(error_code=ErrorCode.NONE), deleted

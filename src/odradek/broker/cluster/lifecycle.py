@@ -96,7 +96,7 @@ class Lifecycle:
             StartupError: the store answered before, and does not answer any more.
         """
         deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
-        has_said = False
+        has_logged = False
         while True:
             try:
                 if not self._store.session_id:
@@ -106,8 +106,8 @@ class Lifecycle:
             except (ConnectionLostError, SessionExpiredError) as error:
                 if self._clock.monotonic_ms() > deadline_ms:
                     raise StartupError(f"the coordination store: {error}") from error
-                if not has_said:
-                    has_said = True
+                if not has_logged:
+                    has_logged = True
                     log.warning("the coordination store: %s; trying again", error)
                 await asyncio.sleep(_PAUSE_S)
 
@@ -155,7 +155,7 @@ class Lifecycle:
         path = layout.broker_path(broker.id)
         patience_ms = self._session_timeout_ms + _RETRY_MS_MAX
         deadline_ms = self._clock.monotonic_ms() + patience_ms
-        has_said = False
+        has_logged = False
         while True:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
@@ -193,8 +193,8 @@ class Lifecycle:
                     f"broker.id={broker.id} is registered by another broker, which runs; "
                     "give this one another broker.id, or stop the other"
                 )
-            if stat is not None and not has_said:
-                has_said = True
+            if stat is not None and not has_logged:
+                has_logged = True
                 log.info(
                     "broker.id=%d is already registered, perhaps by this broker before it was "
                     "killed: waiting up to %d ms for that session to end",

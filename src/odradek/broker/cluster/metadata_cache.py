@@ -145,14 +145,14 @@ class MetadataCache:
             )
             for live in request.live_brokers
         }
-        gone = []
+        deleted = []
         for topic_state in request.topic_states:
             name, topic_id = topic_state.topic_name, topic_state.topic_id
             for state in topic_state.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
                     self._note_deletion(name, topic_id)
                     if self._remove_partition(name, state.partition_index):
-                        gone.append(name)
+                        deleted.append(name)
                     continue
                 topic = self._topics.get(name)
                 if topic is None or topic.topic_id != topic_id:
@@ -167,7 +167,7 @@ class MetadataCache:
         self.version += 1
         self._changed()
         self._wake()
-        return gone
+        return deleted
 
     def leader_of(self, partition: PartitionMetadata) -> int:
         """The leader, if it is registered; otherwise NO_LEADER."""

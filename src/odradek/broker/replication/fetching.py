@@ -356,7 +356,7 @@ class Reading:
         """Leave the records in their file until they are sent, if there are many."""
         if found.size > LOAD_BYTES or self._loaded_bytes >= LATE_BYTES:
             late = DeferredRecords(
-                found, lambda error: None if log.gone else self._storage_failed(error)
+                found, lambda error: None if log.removed else self._storage_failed(error)
             )
             answer.records = cast("Buffer", late)  # a response asks for its length, no more
             self.late.append(late)

@@ -170,7 +170,7 @@ class LogCleaner:
         self.dirty_percent_max = 100 * max((c.ratio for c in candidates), default=0.0)
         self.overdue_ms_max = max((c.overdue_ms for c in candidates), default=0)
         found = dirtiest(candidates)
-        return None if found is None or found.log.gone else found
+        return None if found is None or found.log.removed else found
 
     def _looking_into(self, candidates: list[Cleanable]) -> Iterator[None]:
         now_ms = self._clock.wall_ms()
@@ -188,7 +188,7 @@ class LogCleaner:
         partition = held.partition
         return (
             held.config.is_compacted
-            and not held.gone
+            and not held.removed
             and partition not in self._under_way
             and self.uncleanable.get(partition) is not held
             and self._logs.future(partition) is None
@@ -302,7 +302,7 @@ class LogCleaner:
         given_up = [
             held
             for held in self.uncleanable.values()
-            if not held.gone and self._logs.directory_of(held) == directory
+            if not held.removed and self._logs.directory_of(held) == directory
         ]
         dirty = (s.size for held in given_up for s in held.segments_from(held.first_dirty_offset))
         return len(given_up), sum(dirty)

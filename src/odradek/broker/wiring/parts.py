@@ -278,7 +278,10 @@ class BrokerParts:
         )
         self.clients = ClientAdmin(world.store)
         self.controller_requests = ControllerRequests(
-            self.replicas, self.metadata, learn=self.dynamic_config.learn, gone=self._topic_gone
+            self.replicas,
+            self.metadata,
+            learn=self.dynamic_config.learn,
+            deleted=self._topic_deleted,
         )
 
     def _make_transactions(self) -> None:
@@ -585,7 +588,7 @@ class BrokerParts:
             notice = self.lifecycle.tell_log_dir_failed(self.config.broker_id)
             self.tasks.start(notice, "notice of a failed log directory")
 
-    def _topic_gone(self, topic: str) -> None:
+    def _topic_deleted(self, topic: str) -> None:
         self.settings.set_topic(topic, {})
         self.metrics.topic_deleted(topic)
         self.tasks.start(self.groups.topics_deleted([topic]), f"drop offsets of {topic}")

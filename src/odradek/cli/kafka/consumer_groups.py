@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         _print_no_broker(flags, error)
         return 0
     except (OdradekError, OSError) as error:
-        summary, _, more = _told(error).partition("\n")
+        summary, _, more = _text_of(error).partition("\n")
         print(f"\nError: Executing consumer group command failed due to {summary}", flush=True)
         print(more or java_text(error), file=sys.stderr)
         # As in Kafka 3.9 the error is printed, and the exit code is 0.
@@ -87,7 +87,7 @@ _CALLS: Final = {
 }
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     if isinstance(error, ApiError):
         return _execution(error)
     # In Java these are the cause of another exception, whose message has their class names.

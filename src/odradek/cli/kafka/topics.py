@@ -336,11 +336,11 @@ async def _alter(cluster: Cluster, flags: Flags) -> None:
     if not topics:
         return
     described = await admin.describe_topics(cluster, topics)
-    wishes = {}
+    requested = {}
     for topic in described:
         new = None if assignment is None else list(assignment.values())[len(topic.partitions) :]
-        wishes[topic.name or ""] = admin.MorePartitions(count, new)
-    _raise_first(await admin.create_partitions(cluster, wishes))
+        requested[topic.name or ""] = admin.MorePartitions(count, new)
+    _raise_first(await admin.create_partitions(cluster, requested))
 
 
 async def _delete(cluster: Cluster, flags: Flags) -> None:

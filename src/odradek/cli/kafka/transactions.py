@@ -51,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
         call = _CALLS[options.verb]
         return with_cluster(options.bootstrap_server, properties, work, call=call)
     except ClientError as error:
-        told, _, more = str(error).partition("\n")
-        print(f'Exception in thread "main" {error.exception}: {told}\n{more}', file=sys.stderr)
+        summary, _, more = str(error).partition("\n")
+        print(f'Exception in thread "main" {error.exception}: {summary}\n{more}', file=sys.stderr)
         return 1
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        print(_told(error, options), file=sys.stderr)
+        print(_message(error, options), file=sys.stderr)
         return 1
 
 
@@ -70,7 +70,7 @@ _CALLS: Final = {
 }
 
 
-def _told(error: Exception, options: Namespace) -> str:
+def _message(error: Exception, options: Namespace) -> str:
     if isinstance(error, NoBrokerError):
         failed = "Failed to list topics: " if options.verb == "find-hanging" else _failed(options)
         return f"{failed}{error}. Enable debug logging for additional detail."
@@ -175,13 +175,14 @@ async def _list(cluster: Cluster, options: Namespace) -> None:
 
 
 async def _describe(cluster: Cluster, options: Namespace) -> None:
-    told = await admin_groups.describe_transaction(cluster, options.transactional_id)
-    started = told.started_ms >= 0
+    found = await admin_groups.describe_transaction(cluster, options.transactional_id)
+    started = found.started_ms >= 0
     row = (
-        told.coordinator, told.transactional_id, told.producer_id, told.producer_epoch, told.state,
-        told.timeout_ms, told.started_ms if started else "None",
-        int(time.time() * 1000) - told.started_ms if started else "None",
-        ",".join(map(str, told.partitions)),
+        found.coordinator, found.transactional_id, found.producer_id, found.producer_epoch,
+        found.state,
+        found.timeout_ms, found.started_ms if started else "None",
+        int(time.time() * 1000) - found.started_ms if started else "None",
+        ",".join(map(str, found.partitions)),
     )  # fmt: skip
     print_table(_DESCRIBE, [row])
 
@@ -190,8 +191,8 @@ async def _producers_of(
     cluster: Cluster, options: Namespace, broker: int | None
 ) -> list[ProducerDescription]:
     partition = TopicPartition(options.topic, options.partition)
-    told = await admin_groups.describe_producers(cluster, [partition], broker=broker)
-    producers = told[partition]
+    described = await admin_groups.describe_producers(cluster, [partition], broker=broker)
+    producers = described[partition]
     if isinstance(producers, ApiError):
         raise producers
     return producers
@@ -240,12 +241,14 @@ async def _find_hanging(cluster: Cluster, options: Namespace) -> None:
     limit_ms = options.max_transaction_timeout * 60_000
     now_ms = int(time.time() * 1000)
     partitions = await _searched(cluster, options)
-    told = {}
+    described = {}
     if partitions:
-        told = await admin_groups.describe_producers(cluster, partitions, broker=options.broker_id)
+        described = await admin_groups.describe_producers(
+            cluster, partitions, broker=options.broker_id
+        )
     candidates = [
         (partition, producer)
-        for partition, producers in told.items()
+        for partition, producers in described.items()
         if not isinstance(producers, ApiError)
         for producer in producers
         if producer.transaction_start_offset >= 0 and now_ms - producer.last_timestamp_ms > limit_ms

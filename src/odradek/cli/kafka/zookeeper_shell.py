@@ -238,7 +238,7 @@ class Shell:
     async def _access(self, arguments: list[str]) -> None:
         flags, (path,) = _parsed("getAcl", arguments)
         for entry in await self._store.access(path):
-            print(f"'{entry.scheme},'{entry.who}\n: {entry.permissions}")
+            print(f"'{entry.scheme},'{entry.id}\n: {entry.permissions}")
         if "-s" in flags:
             _print_stat(await self._need(path))
 

@@ -13,7 +13,7 @@ from odradek.cli.odradek.local import say
 from odradek.config.option import InvalidConfigError
 from odradek.config.properties import parse, parse_overrides
 from odradek.local.directory import ClusterDirectory
-from odradek.local.ready import tell
+from odradek.local.ready import report_ready
 
 
 @click.command("server-start")
@@ -52,7 +52,7 @@ def server_start(
 
     def serves(listeners: Sequence[str], http: str | None) -> None:
         if ready_fd is not None:
-            tell(ready_fd, listeners=listeners, http=http)
+            report_ready(ready_fd, listeners=listeners, http=http)
 
     stopping = ClusterDirectory(directory).stopping if directory is not None else frozenset
     return run(properties, str(file), on_ready=serves, stopping=stopping)

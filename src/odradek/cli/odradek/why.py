@@ -23,7 +23,7 @@ from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
 from odradek.client.cluster import Cluster
 
-Tell = Callable[[Asked], list[str]]
+Explain = Callable[[Asked], list[str]]
 
 
 @click.group
@@ -59,13 +59,13 @@ def topic(name: str, partition: int | None, **where: Any) -> int:
     query = {"topic": name} | ({} if partition is None else {"partition": str(partition)})
     wanted = {"journal": query, "controller": query, "broker": {}, "replicas": query}
 
-    def tell(asked: Asked) -> list[str]:
-        said = explain_topic(_picture(asked), name, partition)
+    def sentences(asked: Asked) -> list[str]:
+        explained = explain_topic(_picture(asked), name, partition)
         if partition is None:
-            return said
-        return [*explain_replicas(asked.by_broker("replicas"), partition), *said]
+            return explained
+        return [*explain_replicas(asked.by_broker("replicas"), partition), *explained]
 
-    return _answer(wanted, tell, **where)
+    return _answer(wanted, sentences, **where)
 
 
 @why.command
@@ -115,7 +115,7 @@ def _picture(asked: Asked) -> Picture:
 
 def _answer(
     wanted: Mapping[str, Query],
-    tell: Tell,
+    explain: Explain,
     *,
     servers: str | None,
     command_config: str | None,
@@ -127,7 +127,7 @@ def _answer(
             reports = {str(id_): found for id_, found in sorted(asked.reports.items())}
             print(json.dumps({"state": asked.state, "journal": asked.journal, "reports": reports}))
             return 0
-        for sentence in tell(asked):
+        for sentence in explain(asked):
             print(sentence)
         for id_, reason in sorted(asked.silent.items()):
             if asked.caller.local.get(id_, "running") == "running":

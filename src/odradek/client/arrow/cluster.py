@@ -109,7 +109,7 @@ async def retried(cluster: Cluster, what: str, attempt: Callable[[], Awaitable[T
             return await attempt()
         except (ApiError, ConnectionError, BootstrapError) as error:
             if not may_pass(error) or not await pause.once_more():
-                raise _said_while(what, error) from None
+                raise _with_context(what, error) from None
 
 
 class Patience:
@@ -144,7 +144,7 @@ def may_pass(error: BaseException) -> bool:
     return is_temporary(error) and not isinstance(error, InvalidAddressError | UnresolvableError)
 
 
-def _said_while(what: str, error: Exception) -> Exception:
+def _with_context(what: str, error: Exception) -> Exception:
     if isinstance(error, ApiError):
         return ApiError(error.code, f"{what}: {error.message or error.code.name}")
     if isinstance(error, BootstrapError):

@@ -501,9 +501,9 @@ class _Delivery:
             await self._look(error)
             return
         failure: ApiError | None = None
-        for topic_told in answer.responses:
-            for result in topic_told.partition_responses:
-                line, batch = by_name[TopicPartition(topic_told.name, result.index)]
+        for topic_answer in answer.responses:
+            for result in topic_answer.partition_responses:
+                line, batch = by_name[TopicPartition(topic_answer.name, result.index)]
                 failure = self._outcome(line, batch, result) or failure
         if failure is not None:
             await self._look(failure)

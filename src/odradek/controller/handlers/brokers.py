@@ -38,37 +38,37 @@ def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
     """Compare the registered brokers with those that are known, by id and broker epoch."""
     known = machines.context.brokers
     present = {broker.id: broker for broker in event.brokers}
-    gone = frozenset(
+    failed = frozenset(
         id_
         for id_, broker in known.items()
         if id_ not in present or present[id_].broker_epoch != broker.broker_epoch
     )
-    joined = tuple(broker for id_, broker in present.items() if id_ not in known or id_ in gone)
-    for id_ in known.keys() & present.keys() - gone:
+    joined = tuple(broker for id_, broker in present.items() if id_ not in known or id_ in failed)
+    for id_ in known.keys() & present.keys() - failed:
         if known[id_] != present[id_]:
             machines.batch.brokers_changed()  # its listeners changed
             known[id_] = present[id_]
-    effects: list[Effect] = [Disconnect(id_) for id_ in sorted(gone)]
+    effects: list[Effect] = [Disconnect(id_) for id_ in sorted(failed)]
     if machines.context.is_going_down and not joined:
         return effects  # no broker can take over: the stored state stays for the next start
-    if gone:
-        effects += _fail(machines, gone)
+    if failed:
+        effects += _fail(machines, failed)
     if joined:
         effects.append(Proceed(JoinBrokers(joined, is_connected=False)))
     return effects
 
 
-def _fail(machines: Machines, gone: frozenset[int]) -> list[Effect]:
+def _fail(machines: Machines, failed: frozenset[int]) -> list[Effect]:
     context, batch = machines.context, machines.batch
-    cause = Cause(CauseKind.BROKER_FAILED, tuple(sorted(gone)))
-    for broker in sorted(gone):
+    cause = Cause(CauseKind.BROKER_FAILED, tuple(sorted(failed)))
+    for broker in sorted(failed):
         del context.brokers[broker]
         context.shutting_down.discard(broker)
         context.offline_dirs.pop(broker, None)
         batch.decided(Decision(Verdict.BROKER_GONE, broker, cause))
     batch.brokers_changed()
-    lost = machines.replicas.on_brokers(gone)
-    return then_store(in_slices(lambda names: LoseReplicas(names, gone, cause), lost))
+    lost = machines.replicas.on_brokers(failed)
+    return then_store(in_slices(lambda names: LoseReplicas(names, failed, cause), lost))
 
 
 def lose_replicas(machines: Machines, step: LoseReplicas) -> None:

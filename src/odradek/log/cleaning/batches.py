@@ -212,8 +212,8 @@ class BatchFilter:
     def _keep_marker(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
         may_go, self.ended = self._transactions.marker_met(header, batch)
         horizon_ms = header.delete_horizon_ms
-        gone = may_go and horizon_ms is not None and horizon_ms <= self._wall_ms
-        if gone or not header.record_count:
+        expired = may_go and horizon_ms is not None and horizon_ms <= self._wall_ms
+        if expired or not header.record_count:
             return None
         self.counts.records_kept += 1
         if may_go and horizon_ms is None:

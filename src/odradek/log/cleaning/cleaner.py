@@ -149,7 +149,7 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, log: Log) -> "Stamp | None":
         """The state of the log now; None if the log is closed or deleted."""
-        if log.gone:
+        if log.removed:
             return None
         return cls(log.cuts, log.epochs.latest_epoch, log.directory)
 
@@ -211,7 +211,7 @@ def replace(log: Log, cleaned: CleanedSegment) -> bool:
         disk.rename(stem + suffix + CLEANED, stem + suffix + SWAP)
     renamed = []
     for segment in old:
-        host.index_cache.forget(segment)
+        host.index_cache.drop(segment)
         # The producer state at the first base offset stays the same.
         snapshot = () if segment.base_offset == base_offset else (SNAPSHOT,)
         for suffix in (*_LOG_LAST[::-1], *snapshot):
@@ -239,7 +239,7 @@ def make_durable(
     cuts = log.cuts
 
     def named(error: StorageError | None) -> None:
-        if error is None and not log.gone and cuts == log.cuts:
+        if error is None and not log.removed and cuts == log.cuts:
             log.first_dirty_offset = outcome.end_offset
         done(error)
 

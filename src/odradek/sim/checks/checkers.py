@@ -352,7 +352,7 @@ def looks(broker: SimulatedBroker) -> dict[TopicPartition, Look]:
     return {
         log.partition: Look(log.log_start_offset, log.high_watermark, log.leo, log.recovery_point)
         for log in broker.broker.logs
-        if not log.gone
+        if not log.removed
     }
 
 
@@ -379,7 +379,7 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 
 def read_disk(disk: SimulatedDisk) -> dict[str, LogOnDisk]:
     """Every log on a disk, by its directory."""
-    with _mended(disk):
+    with _without_errors(disk):
         return {
             picture.path: picture
             for log_dir in LOG_DIRS
@@ -389,7 +389,7 @@ def read_disk(disk: SimulatedDisk) -> dict[str, LogOnDisk]:
 
 
 @contextmanager
-def _mended(disk: SimulatedDisk) -> Iterator[None]:
+def _without_errors(disk: SimulatedDisk) -> Iterator[None]:
     """Without the disk's faults, for the checker's own reads."""
     faults, disk.faults = disk.faults, []
     try:

@@ -200,7 +200,7 @@ class ReplicationChecker:
             self._violated(f"{partition}: leader epoch {before.leader_epoch} became {now}")
         if now.leader_epoch == before.leader_epoch and now.leader != before.leader:
             self._violated(f"{partition}: two leaders in epoch {now.leader_epoch}: {before}, {now}")
-        if now.leader not in (NO_LEADER, *before.isr) and not self._is_remembered(partition, now):
+        if now.leader not in (NO_LEADER, *before.isr) and not self._is_in_history(partition, now):
             self._violated(f"{partition}: {now.leader} was elected, the ISR was {before.isr}")
         if now.leader_epoch > before.leader_epoch and now.leader != NO_LEADER:
             self.tally.elections += 1
@@ -208,7 +208,7 @@ class ReplicationChecker:
             self.tally.isr_changes += 1
             self._regained.update((member, partition) for member in set(now.isr) - set(before.isr))
 
-    def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
+    def _is_in_history(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
         """Whether a replica was in the last ISR of sufficient size, though not in the very last
         one.
         """

@@ -54,8 +54,8 @@ async def alter(node, kind, name, *changes, session=None, validate_only=False, t
         resources=[resource] * times, validate_only=validate_only
     )
     response = await incremental_alter_configs(node.configs, session or node.session(), request)
-    told = response.responses[0]
-    return ErrorCode(told.error_code).name, told.error_message
+    answer = response.responses[0]
+    return ErrorCode(answer.error_code).name, answer.error_message
 
 
 async def replace(node, kind, name, **configs):
@@ -69,8 +69,8 @@ async def replace(node, kind, name, **configs):
     )
     request = replacing.AlterConfigsRequest(resources=[resource])
     response = await alter_configs(node.configs, node.session(), request)
-    (told,) = response.responses
-    return ErrorCode(told.error_code).name, told.error_message
+    (answer,) = response.responses
+    return ErrorCode(answer.error_code).name, answer.error_message
 
 
 async def stored(cluster, entity):

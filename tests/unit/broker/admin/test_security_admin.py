@@ -112,8 +112,8 @@ def test_two_brokers_that_write_at_once_lose_nothing():
         deny = READ._replace(allowed=False)
         await one.create([Binding(on("t"), deny)])
 
-        told = {binding.entry for binding in await one.describe(ALL)}
-        assert told == {READ, WRITE, deny}
+        answer = {binding.entry for binding in await one.describe(ALL)}
+        assert answer == {READ, WRITE, deny}
 
     run(story())
 
@@ -221,7 +221,7 @@ def test_quotas_are_found_by_filters_strict_and_not():
     run(story())
 
 
-def test_that_a_quota_is_not_enforced_is_said_once(caplog):
+def test_that_a_quota_is_not_enforced_is_logged_once(caplog):
     async def story():
         clients = ClientAdmin(await opened())
         await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": None}, validate_only=False)

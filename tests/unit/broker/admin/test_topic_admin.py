@@ -79,9 +79,9 @@ def test_a_topic_is_usable_when_it_is_answered(play):
         assert [p.leader for p in shown.partitions.values()] == [1, 1, 1]
         assert result.topic_id == shown.topic_id != bytes(16)
         assert (result.num_partitions, result.replication_factor) == (3, 1)
-        told = {config.name: (config.value, config.config_source) for config in result.configs}
-        assert told["retention.ms"] == ("1000", 1)
-        assert told["segment.bytes"] == ("1073741824", 5)
+        answer = {config.name: (config.value, config.config_source) for config in result.configs}
+        assert answer["retention.ms"] == ("1000", 1)
+        assert answer["segment.bytes"] == ("1073741824", 5)
         data, _ = await cluster.store.get(topic_entity("t").path)
         assert data == b'{"version":1,"config":{"retention.ms":"1000"}}'
 
@@ -296,7 +296,7 @@ def test_a_name_can_be_used_again_as_soon_as_its_topic_is_deleted(play):
     play(story)
 
 
-def test_who_may_not_delete_or_describe_learns_nothing(play):
+def test_without_the_right_to_delete_or_describe_the_answer_reveals_nothing(play):
     async def story(cluster):
         node = await cluster.start(1)
         made = await create(node, topic("t"), topic("u"))

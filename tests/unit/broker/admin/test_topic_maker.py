@@ -49,7 +49,7 @@ def test_a_topic_that_is_being_made_is_not_made_twice():
     assert made.failures == []
 
 
-def test_what_cannot_be_made_is_said_and_may_be_tried_again(caplog):
+def test_a_topic_that_cannot_be_created_is_reported_and_may_be_tried_again(caplog):
     async def scenario():
         made = Maker(
             ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers"),
@@ -64,9 +64,9 @@ def test_what_cannot_be_made_is_said_and_may_be_tried_again(caplog):
         made = run(scenario())
     assert len(made.created) == 3
     assert made.failures == []
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "topic a" in said
-    assert "too few brokers" in said
+    (output,) = [record.getMessage() for record in caplog.records]
+    assert "topic a" in output
+    assert "too few brokers" in output
 
 
 def test_it_ends_with_the_broker():
@@ -92,7 +92,7 @@ async def ask(live, *names, allow=True):
     return {t.name: ErrorCode(t.error_code) for t in (await live.peer().ask(request)).topics}
 
 
-def test_who_asks_again_finds_it_with_the_brokers_defaults():
+def test_a_second_request_finds_the_topic_with_the_brokers_defaults():
     async def story(live):
         assert await ask(live, "t", "u") == dict.fromkeys("tu", ErrorCode.LEADER_NOT_AVAILABLE)
         await live.until(lambda: {"t", "u"} <= set(live.broker.metadata.topics))
@@ -205,4 +205,4 @@ def test_every_other_broker_has_the_controller_make_them():
 def test_the_controllers_error_is_raised():
     exists = ErrorCode.TOPIC_ALREADY_EXISTS
     assert by_controller(exists)[2] is exists
-    assert by_controller(PeerError("nobody there"))[2] is ErrorCode.NOT_CONTROLLER
+    assert by_controller(PeerError("no broker listens"))[2] is ErrorCode.NOT_CONTROLLER

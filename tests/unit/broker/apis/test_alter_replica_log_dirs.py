@@ -141,7 +141,7 @@ def test_a_topic_deleted_on_its_way_leaves_nothing():
     play(story)
 
 
-def test_who_is_there_stays_there_and_a_copy_that_was_begun_is_dropped():
+def test_a_replica_already_in_the_directory_stays_and_a_started_copy_is_dropped():
     async def story(live):
         old, new = await filled(live)
         assert await move(live, old) == ErrorCode.NONE

@@ -16,7 +16,7 @@ def test_a_version_we_do_not_serve_is_answered_in_the_layout_of_version_0(versio
         frame = bytearray(encode_request_header(18, 4, 77, "client"))
         frame[2:4] = version.to_bytes(2, "big")
         answer = peer.expect_frame()
-        peer.send_frame(bytes(frame) + b"whatever a later version has to say")
+        peer.send_frame(bytes(frame) + b"fields of a later version")
         view = memoryview(await answer)
         correlation_id, position = decode_response_header(view, 0, 18, 0)
         response, end = decoder(ApiVersionsResponse, 0)(view, position)
@@ -67,7 +67,7 @@ def test_software_is_named_so_that_a_metric_can_be(version, name, software_versi
     play(story)
 
 
-def test_older_versions_say_no_name_and_are_asked_for_none():
+def test_older_versions_have_no_software_name_and_need_none():
     async def story(live):
         for version in (0, 1, 2):
             response = await live.peer().ask(ApiVersionsRequest(), version)

@@ -66,7 +66,7 @@ def state_of(live: Live):
 
 
 @pytest.mark.parametrize("example", CHECKED, ids=str)
-def test_who_may_do_nothing_changes_nothing(example):
+def test_without_any_right_nothing_is_changed(example):
     async def story(live):
         await prepared(live)
         before = state_of(live)
@@ -82,7 +82,7 @@ def test_who_may_do_nothing_changes_nothing(example):
 
 
 @pytest.mark.parametrize("example", CHECKED, ids=str)
-def test_who_has_just_the_right_rights_gets_through(example):
+def test_exactly_the_needed_rights_are_enough(example):
     async def story(live):
         await prepared(live, *example.acls)
         request = example.request(live, version := example.last)
@@ -132,7 +132,7 @@ def test_what_needs_no_right_asks_for_none(example):
 # ------------------------------------------------------------------- what must not be seen
 
 
-def test_who_may_not_describe_a_topic_cannot_tell_it_from_one_that_is_not_there():
+def test_without_the_right_to_describe_a_topic_looks_as_if_it_did_not_exist():
     async def story(live):
         topic_id = (await live.topic("t")).topic_id
         live.authorizer.chosen = Only()

@@ -186,7 +186,7 @@ def test_a_waiting_follower_gets_the_new_log_start_at_once():
     play(story)
 
 
-def test_who_is_not_registered_is_not_waited_for():
+def test_a_replica_that_is_not_registered_is_not_waited_for():
     async def story(live):
         await leader_of_five(live)
         asked = ask_to_delete(live, 3, 30_000)

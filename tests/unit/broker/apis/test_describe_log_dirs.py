@@ -44,7 +44,7 @@ def test_all_that_is_held_with_its_size(version):
         held = await describe(live, version=version)
 
         assert list(held) == list(LOG_DIRS)
-        merged = {name: told for there in held.values() for name, told in there.items()}
+        merged = {name: answer for there in held.values() for name, answer in there.items()}
         assert merged == {("t", n): (size if n == 0 else 0, 0, False) for n in range(4)}
 
     play(story)
@@ -100,6 +100,6 @@ def test_the_room_on_the_volume():
             assert result.total_bytes == 1 << 20
             assert 0 < result.usable_bytes < 1 << 20
         before = await live.peer().ask(DescribeLogDirsRequest(topics=None), 3)
-        assert before.results[0].total_bytes == -1, "not told before version 4"
+        assert before.results[0].total_bytes == -1, "not in versions before 4"
 
     play(story)

@@ -268,7 +268,7 @@ def test_the_brokers_own_limit_holds():
 # --------------------------------------------------------------------------------- errors
 
 
-def test_out_of_range_on_both_sides_is_said_at_once():
+def test_out_of_range_on_both_sides_is_answered_at_once():
     async def story(live):
         await live.topic("t")
         for _ in range(5):
@@ -312,7 +312,7 @@ def test_unknown_and_elsewhere():
     play(story)
 
 
-def test_topic_ids_are_resolved_and_unknown_ones_said():
+def test_topic_ids_are_resolved_and_unknown_ones_answered_with_an_error():
     async def story(live):
         known = (await live.topic("t")).topic_id
         live.append(b"a")
@@ -653,7 +653,7 @@ def test_a_stranger_is_given_and_acknowledges_nothing():
         assert live.log().high_watermark == 0
 
         await followed(live, 2, 1, current_leader_epoch=7)
-        assert live.log().high_watermark == 0, "nor does who believes in another leader"
+        assert live.log().high_watermark == 0, "nor does a follower with another leader epoch"
 
     play(story)
 
@@ -717,7 +717,7 @@ def test_an_epoch_that_the_leader_cannot_place_is_out_of_range():
     play(story)
 
 
-def test_below_the_log_start_it_does_not_matter_whether_the_log_diverges():
+def test_below_the_log_start_offset_divergence_is_not_reported():
     async def story(live):
         await live.order(replicas=(0,), leader_epoch=1)
         for _ in range(3):

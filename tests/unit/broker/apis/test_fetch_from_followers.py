@@ -38,7 +38,7 @@ async def leads(live):
         pytest.param("b", 0, BY_NAME, 2, id="the follower there"),
         pytest.param("c", 4, BY_NAME, 3, id="another"),
         pytest.param("a", 0, BY_NAME, -1, id="the leader is there"),
-        pytest.param("d", 0, BY_NAME, -1, id="nobody is there"),
+        pytest.param("d", 0, BY_NAME, -1, id="no replica has that rack"),
         pytest.param("", 0, BY_NAME, -1, id="a consumer without a rack"),
         pytest.param("b", 0, 10, -1, id="a client that does not know of it"),
     ],

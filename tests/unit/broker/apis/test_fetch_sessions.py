@@ -126,9 +126,9 @@ def test_what_did_not_fit_stays_ready_without_further_changes():
         await fetcher.ask({T0: 0, T1: 0, T2: 0})
         again = fetched(await fetcher.ask({T0: 0, T1: 0, T2: 0}))
         assert again == {T1: [b"x" * 1000]}, "nothing in the first, no room for the last"
-        forget = [ForgottenTopic(topic="t", partitions=[1])]
+        removed = [ForgottenTopic(topic="t", partitions=[1])]
 
-        assert fetched(await fetcher.ask(forgotten_topics_data=forget)) == {T2: [b"x" * 1000]}
+        assert fetched(await fetcher.ask(forgotten_topics_data=removed)) == {T2: [b"x" * 1000]}
 
     play(story)
 
@@ -156,7 +156,7 @@ def test_partitions_take_turns():
     play(story)
 
 
-def test_who_does_not_move_on_gets_the_same_again():
+def test_a_consumer_that_does_not_advance_gets_the_same_again():
     async def story(live):
         await live.topic("t")
         live.append(b"a")
@@ -169,7 +169,7 @@ def test_who_does_not_move_on_gets_the_same_again():
     play(story)
 
 
-def test_who_does_not_move_on_does_not_hold_up_the_others():
+def test_a_partition_that_does_not_advance_does_not_hold_up_the_others():
     async def story(live):
         await live.topic("t", 3)
         for index in (1, 2):
@@ -183,13 +183,13 @@ def test_who_does_not_move_on_does_not_hold_up_the_others():
     play(story)
 
 
-def test_forgotten_partitions_are_not_answered():
+def test_removed_partitions_are_not_answered():
     async def story(live):
         await live.topic("t", 2)
         fetcher = Fetcher(live)
         await fetcher.ask({T0: 0, T1: 0})
-        forget = [ForgottenTopic(topic="t", partitions=[0])]
-        assert fetched(await fetcher.ask(forgotten_topics_data=forget)) == {}
+        removed = [ForgottenTopic(topic="t", partitions=[0])]
+        assert fetched(await fetcher.ask(forgotten_topics_data=removed)) == {}
         live.append(b"a")
         live.append(b"b", index=1)
 
@@ -205,8 +205,8 @@ def test_a_session_without_partitions_is_closed_and_does_not_wait():
         await live.topic("t")
         fetcher = Fetcher(live)
         await fetcher.ask({T0: 0})
-        forget = [ForgottenTopic(topic="t", partitions=[0])]
-        answer = fetcher.send(forgotten_topics_data=forget, max_wait_ms=NEVER_MS)
+        removed = [ForgottenTopic(topic="t", partitions=[0])]
+        answer = fetcher.send(forgotten_topics_data=removed, max_wait_ms=NEVER_MS)
 
         assert answer.done()
         assert (answer.result().session_id, fetched(answer.result())) == (0, {})
@@ -374,7 +374,7 @@ def test_a_topic_that_was_created_again_is_found_by_name():
     play(story)
 
 
-# ----------------------------------------------------------------------------------- news
+# -------------------------------------------------------------------------------- changes
 
 
 def test_a_log_start_that_moved_is_answered():
@@ -512,7 +512,7 @@ def test_a_session_of_many_idle_partitions_looks_at_none_of_them():
     play(story)
 
 
-def test_who_goes_on_with_a_session_in_a_new_registration_has_in_it_what_he_said_before():
+def test_a_session_that_continues_after_a_new_registration_keeps_its_partitions():
     """An idle partition is not named again, and its follower would never join the ISR."""
 
     async def story(live):

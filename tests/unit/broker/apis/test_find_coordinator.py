@@ -102,7 +102,7 @@ def test_many_keys_each_at_its_own_partitions_leader():
         await live.order("__consumer_offsets", leader=2, partitions=2)
         assert await found(live, *keys) == dict.fromkeys(
             keys, ErrorCode.COORDINATOR_NOT_AVAILABLE
-        ), "the store does not say how many partitions it has"
+        ), "the number of partitions is not known from the store"
         live.broker.coordinator_counts = SimpleNamespace(
             of={"__consumer_offsets": 2}.get, metadata_changed=lambda: None
         )
@@ -113,7 +113,7 @@ def test_many_keys_each_at_its_own_partitions_leader():
         assert answers == {
             key: (2, "b2", 9092) if java_hash(key) % 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
             for key in keys
-        }, "the leader of partition 0 is dead"
+        }, "the leader of partition 0 is not registered"
 
     play(story)
 

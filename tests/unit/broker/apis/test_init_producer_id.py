@@ -28,7 +28,7 @@ def test_ids_rise_and_a_restart_takes_another_block():
     play(story)
 
 
-def test_who_names_what_it_has_gets_a_new_one():
+def test_a_producer_that_names_its_id_and_epoch_gets_the_next_epoch():
     async def story(live):
         assert await ask(live, producer_id=0, producer_epoch=3) == (0, 0)
         assert await ask(live, producer_id=0, producer_epoch=3) == (1, 0)

@@ -94,7 +94,7 @@ def test_the_largest_timestamp_is_not_always_the_last():
 @pytest.mark.parametrize(
     ("timestamp", "since"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 99)]
 )
-def test_special_times_have_the_version_from_which_on_they_are_known(timestamp, since):
+def test_special_timestamps_need_the_version_that_defines_them(timestamp, since):
     async def story(live):
         await stamped(live, 1)
         for version in range(1, 10):
@@ -115,7 +115,7 @@ def test_leader_epochs_are_those_of_the_offset():
         assert await ask(live, 100) == (100, 0, 2)
         assert await ask(live, 200) == (200, 1, 5)
         assert await ask(live, LATEST) == (-1, 2, 5)
-        assert await ask(live, LATEST, version=3) == (-1, 2, -1), "not told before version 4"
+        assert await ask(live, LATEST, version=3) == (-1, 2, -1), "not in versions before 4"
 
     play(story)
 

@@ -89,7 +89,7 @@ def test_an_id_decides_whatever_the_name_beside_it(name):
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_before_version_12_nobody_asks_by_id_or_without_a_name(version):
+def test_before_version_12_topics_have_names_and_no_ids(version):
     topics = [
         MetadataRequestTopic(name=None, topic_id=ID_A),
         MetadataRequestTopic(name="orders"),
@@ -99,7 +99,7 @@ def test_before_version_12_nobody_asks_by_id_or_without_a_name(version):
     assert response.topics[0].topic_id == ID_A
 
 
-def test_an_unknown_topic_is_made_where_both_sides_want_it():
+def test_an_unknown_topic_is_created_if_client_and_broker_allow_it():
     maker = Maker()
     assert errors(ask(named("new"), maker=maker)) == {"new": "LEADER_NOT_AVAILABLE"}
     assert maker.made == ["new"]
@@ -111,7 +111,7 @@ def test_an_unknown_topic_is_made_where_both_sides_want_it():
     }
     assert errors(ask(named("new", auto=False), version=3, maker=maker)) == {
         "new": "LEADER_NOT_AVAILABLE"
-    }, "before version 4 nobody could say no"
+    }, "before version 4 a client could not forbid it"
 
 
 def test_a_name_that_cannot_be_is_refused_and_not_made():
@@ -124,15 +124,15 @@ def test_a_name_that_cannot_be_is_refused_and_not_made():
 
 
 def test_what_may_not_be_described_does_not_show_whether_it_exists():
-    nobody = Only()
+    unauthorized = Only()
     refused = {
         "orders": "TOPIC_AUTHORIZATION_FAILED",
         "absent": "TOPIC_AUTHORIZATION_FAILED",
     }
-    assert errors(ask(named("orders", "absent"), authorizer=nobody, maker=Maker())) == refused
-    assert errors(ask(MetadataRequest(topics=None), authorizer=nobody)) == {}
+    assert errors(ask(named("orders", "absent"), authorizer=unauthorized, maker=Maker())) == refused
+    assert errors(ask(MetadataRequest(topics=None), authorizer=unauthorized)) == {}
     by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=ID_A)])
-    assert errors(ask(by_id, authorizer=nobody)) == {None: "UNKNOWN_TOPIC_ID"}
+    assert errors(ask(by_id, authorizer=unauthorized)) == {None: "UNKNOWN_TOPIC_ID"}
 
 
 def test_making_a_topic_needs_the_right_to_create():
@@ -257,7 +257,7 @@ def test_thousands_of_partitions_are_described_in_slices():
     kept(scenario)
 
 
-def test_who_asks_a_broker_that_is_not_announced_yet_is_answered_when_it_is():
+def test_a_request_to_a_broker_before_its_registration_is_visible_waits():
     async def scenario():
         api, cache = unannounced()
         asyncio.get_running_loop().call_later(

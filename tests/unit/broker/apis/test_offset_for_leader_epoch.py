@@ -11,9 +11,9 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 )
 
 
-async def ask(live, leader_epoch, *, believes=-1, name="t", index=0, version=4):
+async def ask(live, leader_epoch, *, current=-1, name="t", index=0, version=4):
     part = OffsetForLeaderPartition(
-        partition=index, leader_epoch=leader_epoch, current_leader_epoch=believes
+        partition=index, leader_epoch=leader_epoch, current_leader_epoch=current
     )
     request = OffsetForLeaderEpochRequest(
         topics=[OffsetForLeaderTopic(topic=name, partitions=[part])]
@@ -64,9 +64,9 @@ def test_refusals():
         await live.order(replicas=(0,), leader_epoch=3)
         await live.order("followed", leader=2)
 
-        assert await ask(live, 3, believes=2) == ErrorCode.FENCED_LEADER_EPOCH
-        assert await ask(live, 3, believes=4) == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert await ask(live, 3, believes=3) == (3, 0)
+        assert await ask(live, 3, current=2) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await ask(live, 3, current=4) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert await ask(live, 3, current=3) == (3, 0)
         assert await ask(live, 3, name="followed") == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await ask(live, 3, name="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await ask(live, 3, index=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

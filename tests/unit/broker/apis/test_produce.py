@@ -173,7 +173,7 @@ def test_the_time_is_up():
     play(story)
 
 
-def test_who_timed_out_is_not_kept():
+def test_a_request_that_timed_out_is_removed():
     async def story(live):
         await live.order()
         for _ in range(20):
@@ -183,7 +183,7 @@ def test_who_timed_out_is_not_kept():
     play(story)
 
 
-# ------------------------------------------------------------- what befalls who is waiting
+# ------------------------------------------------------------------------- waiting requests
 
 
 async def waiting_produce(live, partitions=1):
@@ -233,11 +233,11 @@ def test_the_isr_shrank_below_what_is_needed_while_waiting():
 def test_the_topic_deleted_while_waiting():
     async def story(live):
         answer = await waiting_produce(live)
-        orders = live.broker.controller_requests
-        await orders.stop_replica(
+        gate = live.broker.controller_requests
+        await gate.stop_replica(
             StopReplicaRequest(
-                controller_epoch=orders.controller_epoch,
-                broker_epoch=orders.broker_epoch,
+                controller_epoch=gate.controller_epoch,
+                broker_epoch=gate.broker_epoch,
                 topic_states=[
                     StopReplicaTopicState(
                         topic_name="t",

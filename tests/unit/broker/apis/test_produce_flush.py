@@ -75,7 +75,7 @@ def test_records_that_a_new_leader_has_not_flushed_are_readable_after_their_flus
     play(story, odradek_flush_before_ack=True)
 
 
-def test_who_holds_a_partition_alone_shows_all_of_it_at_once_after_a_restart():
+def test_the_only_replica_has_its_whole_log_committed_at_once_after_a_restart():
     async def story(live):
         await live.order("t", replicas=(0, 2, 3))
         live.append(b"a")

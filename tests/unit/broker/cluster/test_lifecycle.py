@@ -75,8 +75,8 @@ def test_a_broker_whose_directories_come_back_new_warns_of_it(caplog):
         live.broker = live.make()
         await live.start()
         assert logs_of(live).empty_since == live.broker.broker_epoch
-        (said,) = [r.message for r in caplog.records if "meta.properties" in r.message]
-        assert said.startswith("broker 0 was registered before")
+        (text,) = [r.message for r in caplog.records if "meta.properties" in r.message]
+        assert text.startswith("broker 0 was registered before")
 
     play(story)
 
@@ -103,7 +103,7 @@ def test_a_lost_session_is_followed_by_another_with_a_newer_broker_epoch():
     play(story)
 
 
-def test_who_is_connected_stays_connected_over_a_lost_session():
+def test_connected_clients_stay_connected_when_the_store_session_is_lost():
     async def story(live):
         await live.topic("t")
         peer = live.peer()
@@ -177,7 +177,7 @@ def test_the_store_that_answers_no_more_is_asked_until_it_does():
     play(story)
 
 
-# ------------------------------------------------------------------------------ other lives
+# --------------------------------------------------------------------- earlier registrations
 
 
 def test_an_id_that_a_living_broker_has_is_refused():

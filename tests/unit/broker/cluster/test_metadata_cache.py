@@ -66,7 +66,7 @@ def test_later_words_add_to_earlier_ones():
     run(scenario())
 
 
-def test_a_leader_that_is_dead_is_no_leader():
+def test_a_leader_that_is_not_registered_is_shown_as_no_leader():
     async def scenario():
         shown = cache()
         shown.update(update_metadata(("t", ID_A, {0: 2})))

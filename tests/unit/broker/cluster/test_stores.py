@@ -37,7 +37,7 @@ def test_zookeeper_is_reached_in_the_clear_or_over_tls():
     assert isinstance(store(OVER_TLS), ZooKeeperStore)
 
 
-def test_who_has_a_name_may_keep_its_znodes_to_itself():
+def test_with_an_authenticated_identity_znodes_may_be_restricted_to_it():
     own = {"zookeeper.set.acl": "true", "odradek.zookeeper.digest": "broker:secret"}
 
     assert isinstance(store({**ZOOKEEPER, **own}), ZooKeeperStore)

@@ -1,4 +1,4 @@
-"""The way to the controller, whoever that is."""
+"""Requests to the controller, and to the next one after a change."""
 
 import asyncio
 

@@ -25,10 +25,10 @@ def test_a_single_broker_elects_itself_and_gets_leader_and_isr_for_a_new_topic(p
     async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,), 1: (1,)})
-        told = cluster.brokers[1]
-        await cluster.until(lambda: len(told.leaders()) == 2)
+        notified = cluster.brokers[1]
+        await cluster.until(lambda: len(notified.leaders()) == 2)
 
-        (request,) = told.requests(LeaderAndIsrRequest)
+        (request,) = notified.requests(LeaderAndIsrRequest)
         (topic,) = request.topic_states
         assert (topic.topic_name, request.controller_epoch) == ("t", 1)
         assert [(p.leader, p.leader_epoch, p.is_new) for p in topic.partition_states] == [
@@ -49,13 +49,13 @@ def test_the_requests_come_in_the_order_in_which_a_broker_needs_them(play):
     async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
-        told = cluster.brokers[1]
-        await cluster.until(lambda: told.leaders() != {})
+        notified = cluster.brokers[1]
+        await cluster.until(lambda: notified.leaders() != {})
 
-        kinds = [type(request).__name__.removesuffix("Request") for request in told.heard]
+        kinds = [type(request).__name__.removesuffix("Request") for request in notified.received]
         alive_first, everything = "UpdateMetadata", "UpdateMetadata"
         assert kinds == [alive_first, everything, "LeaderAndIsr", "UpdateMetadata"]
-        assert [broker.id for broker in told.heard[0].live_brokers] == [1]
+        assert [broker.id for broker in notified.received[0].live_brokers] == [1]
 
     play(story)
 
@@ -114,8 +114,8 @@ def test_partitions_written_into_a_topics_node_are_created(play):
     async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
-        told = cluster.brokers[1]
-        await cluster.until(lambda: len(told.leaders()) == 1)
+        notified = cluster.brokers[1]
+        await cluster.until(lambda: len(notified.leaders()) == 1)
         path = layout.topic_path("t")
         data, _ = await cluster.store.get(path)
         node = layout.decode_topic("t", data)
@@ -123,7 +123,7 @@ def test_partitions_written_into_a_topics_node_are_created(play):
         grown = layout.TopicNode(topic_id=node.topic_id, assignments=more)
         await cluster.store.set_data(path, layout.encode_topic(grown))
 
-        await cluster.until(lambda: len(told.leaders()) == 3)
+        await cluster.until(lambda: len(notified.leaders()) == 3)
 
     play(story)
 
@@ -134,15 +134,15 @@ def test_a_topic_without_an_id_gets_one_and_keeps_it(play):
         path = layout.topic_path("old")
         one = b'{"version":1,"partitions":{"0":[1]}}'
         await cluster.store.create(path, one)
-        told = cluster.brokers[1]
-        await cluster.until(lambda: len(told.leaders()) == 1)
+        notified = cluster.brokers[1]
+        await cluster.until(lambda: len(notified.leaders()) == 1)
         data, _ = await cluster.store.get(path)
         given = layout.decode_topic("old", data).topic_id
         assert given is not None
-        assert told.requests(LeaderAndIsrRequest)[0].topic_states[0].topic_id == given.bytes
+        assert notified.requests(LeaderAndIsrRequest)[0].topic_states[0].topic_id == given.bytes
 
         await cluster.store.set_data(path, b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
-        await cluster.until(lambda: len(told.leaders()) == 2)
+        await cluster.until(lambda: len(notified.leaders()) == 2)
         data, _ = await cluster.store.get(path)
         assert layout.decode_topic("old", data).topic_id == given
 
@@ -198,7 +198,7 @@ def test_a_session_that_expires_ends_the_term_and_a_new_session_begins_another(p
         node.shell.session_opened()
         await cluster.until(lambda: node.shell.term is not None)
         assert node.shell.term.controller_epoch == 2
-        # Whether it is the same process that has registered again, nobody can know: it leads,
+        # Whether the same process has registered again is not known: it leads,
         # but in a new epoch.
         state = (await cluster.state("t", 0)).leader_and_isr
         assert (state.leader, state.isr) == (1, (1,))
@@ -266,14 +266,14 @@ def test_a_log_dir_that_fails_moves_the_leader_away(play):
     async def story(cluster):
         await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2), 1: (1, 2)})
-        told = cluster.brokers[2]
-        await cluster.until(lambda: len(told.leaders()) == 2)
+        notified = cluster.brokers[2]
+        await cluster.until(lambda: len(notified.leaders()) == 2)
         cluster.brokers[1].partition_errors["t", 0] = ErrorCode.KAFKA_STORAGE_ERROR
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         await cluster.store.create(path, layout.encode_log_dir_event(1), sequential=True)
 
-        await cluster.until(lambda: told.leaders()[TopicPartition("t", 0)] == 2)
-        assert told.leaders()[TopicPartition("t", 1)] == 1
+        await cluster.until(lambda: notified.leaders()[TopicPartition("t", 0)] == 2)
+        assert notified.leaders()[TopicPartition("t", 1)] == 1
         assert await cluster.store.children(layout.LOG_DIR_EVENTS) == []
 
     play(story)
@@ -413,14 +413,14 @@ def test_a_stopping_controller_sends_the_new_leaders_of_its_own_partitions_first
 
         answer = await node.shell.ask(ControlledShutdownRequested(1, -1), ShutdownAnswer)
         assert answer.remaining == ()
-        told = len(cluster.brokers[2].requests(LeaderAndIsrRequest))
+        notified = len(cluster.brokers[2].requests(LeaderAndIsrRequest))
         await node.shell.stop()
 
-        news = cluster.brokers[2].requests(LeaderAndIsrRequest)[told - 1 :]
-        states = [s for r in news for topic in r.topic_states for s in topic.partition_states]
+        update = cluster.brokers[2].requests(LeaderAndIsrRequest)[notified - 1 :]
+        states = [s for r in update for topic in r.topic_states for s in topic.partition_states]
         assert {s.partition_index for s in states if s.leader == 2} == set(range(20))
         assert set(cluster.brokers[1].leaders().values()) == {2}
-        assert all(r.controller_epoch == 1 for r in news)
+        assert all(r.controller_epoch == 1 for r in update)
 
     play(story)
 

@@ -1,8 +1,8 @@
 """The controller's shell and the admin over a store that loses requests, answers and sessions.
 
-What comes of single requests is anybody's guess; in the end, when the faults have stopped, one
-controller reigns, what the brokers were told is what is stored, every partition has a leader
-that lives, and of deleted topics nothing is left.
+Single requests may have any outcome. In the end, when the faults have stopped, one
+broker is controller, the brokers got what is stored, every partition has a leader
+that is registered, and nothing is left of deleted topics.
 """
 
 import asyncio
@@ -53,19 +53,19 @@ async def act(cluster, draw: random.Random) -> None:
         case "create":
             wanted = WantedTopic(name=name, partitions=draw.randint(1, 3), replication_factor=1)
             wanted = draw.choice([wanted, WantedTopic(name=name, replication_factor=2)])
-            told(await node.admin.create([wanted], deadline_ms=deadline_ms))
+            check_errors(await node.admin.create([wanted], deadline_ms=deadline_ms))
         case "delete":
-            told(await node.admin.delete([name], deadline_ms=deadline_ms))
+            check_errors(await node.admin.delete([name], deadline_ms=deadline_ms))
         case "grow":
             more = WantedPartitions(name=name, count=draw.randint(2, 5))
-            told(await node.admin.create_partitions([more], deadline_ms=deadline_ms))
+            check_errors(await node.admin.create_partitions([more], deadline_ms=deadline_ms))
         case "expire":
             cluster.tree.expire(node.store.session_id)
         case "wait":
             await asyncio.sleep(draw.random() / 5)
 
 
-def told(outcomes) -> None:
+def check_errors(outcomes) -> None:
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, ApiError)]
     assert [error for error in errors if error.code not in EXPECTED] == []
 
@@ -137,7 +137,7 @@ def test_everything_is_consistent_when_the_faults_have_stopped(play, seed):
             try:
                 await act(cluster, draw)
             except ApiError as error:
-                told({"all": error})
+                check_errors({"all": error})
         faults.on = False
 
         for _ in range(200):

@@ -1,4 +1,4 @@
-"""The journal of causes, and what the controller believes, as JSON."""
+"""The journal of causes and the controller's state, as JSON."""
 
 import json
 import logging
@@ -56,7 +56,7 @@ def test_an_unclean_election_is_logged_as_a_warning(caplog):
     caplog.set_level(logging.INFO)
     journal()
     warned = [r.message for r in caplog.records if r.levelno == logging.WARNING]
-    assert len([said for said in warned if "leader elected from outside the ISR" in said]) == 3
+    assert len([text for text in warned if "leader elected from outside the ISR" in text]) == 3
 
 
 BROKERS_ABOUT = [(None, None, 2), (None, None, 1)]
@@ -134,18 +134,18 @@ def test_only_the_controller_reports_the_state_of_the_cluster(play):
             return read(route(query))
 
         assert view(2) == {"broker_id": 2, "controller_id": 1, "is_controller": False}
-        told = view(1, topic="t", partition="3")
-        assert told["is_controller"]
-        assert told["topic"] == {
+        result = view(1, topic="t", partition="3")
+        assert result["is_controller"]
+        assert result["topic"] == {
             "name": "t", "exists": True, "being_deleted": False, "deletion_waits": None,
         }  # fmt: skip
-        assert told["imbalance"] == {
+        assert result["imbalance"] == {
             "1": {"should_lead": 250, "led_by_others": 0},
             "2": {"should_lead": 1, "led_by_others": 0},
         }
-        assert told["rebalance"]["percentage_max"] == 10
-        assert 0 < told["rebalance"]["in_seconds"] <= 300
-        (partition,) = told["partitions"]
+        assert result["rebalance"]["percentage_max"] == 10
+        assert 0 < result["rebalance"]["in_seconds"] <= 300
+        (partition,) = result["partitions"]
         assert partition == {
             "topic": "t", "partition": 3, "state": "OnlinePartition", "leader": 1,
             "leader_epoch": 0, "isr": [1, 2], "recovering": False, "replicas": [1, 2],
@@ -160,8 +160,8 @@ def test_only_the_controller_reports_the_state_of_the_cluster(play):
         await cluster.store.create(layout.delete_topic_path("u"))
         halted = node.shell.machine.machines.deletion.halted
         await cluster.until(lambda: "u" in halted)
-        told = view(1, topic="u")
-        assert told["topic"]["deletion_waits"] == "its replica on broker 2 is offline"
-        assert told["partitions"][0]["dead"] == [2]
+        result = view(1, topic="u")
+        assert result["topic"]["deletion_waits"] == "its replica on broker 2 is offline"
+        assert result["partitions"][0]["dead"] == [2]
 
     play(story)

@@ -116,8 +116,8 @@ def test_the_new_replica_may_begin_empty_and_the_old_one_is_deleted(play):
         node = await begun(cluster, 1, 2, 3)
         await reassign(node, t0=[3, 2])
         await cluster.until(lambda: cluster.brokers[3].requests(LeaderAndIsrRequest))
-        (told,) = cluster.brokers[3].requests(LeaderAndIsrRequest)
-        (state,) = told.topic_states[0].partition_states
+        (result,) = cluster.brokers[3].requests(LeaderAndIsrRequest)
+        (state,) = result.topic_states[0].partition_states
         assert (state.is_new, state.replicas, state.adding_replicas) == (True, [3, 2, 1], [3])
 
         await catch_up(node, (1, 2, 3))
@@ -263,7 +263,7 @@ def test_the_node_of_preferred_elections_is_served_and_goes(play):
     async def story(cluster):
         node = await begun(cluster, 1, 2, 3)
         context = node.shell.machine.context
-        await reassign(node, t0=[2, 1])  # only the order: broker 1 goes on leading
+        await reassign(node, t0=[2, 1])  # only the order: broker 1 stays leader
         assert context.partition(T0).leader == 1
         path = layout.PREFERRED_REPLICA_ELECTION
         for _ in range(2):  # a second one is handled as well
@@ -311,8 +311,8 @@ def test_elect_leaders_is_for_the_controller_and_of_known_kinds(play):
         named = [TopicPartitions(topic="t", partitions=[0])]
         ask = ElectLeadersRequest(topic_partitions=named)
         response = await elect_leaders(loser.shell, loser.admin, loser.session(), ask, 2)
-        (told,) = response.replica_election_results[0].partition_result
-        assert told.error_code == ErrorCode.NOT_CONTROLLER
+        (result,) = response.replica_election_results[0].partition_result
+        assert result.error_code == ErrorCode.NOT_CONTROLLER
         ask = ElectLeadersRequest(election_type=7, topic_partitions=named)
         response = await elect_leaders(loser.shell, loser.admin, loser.session(), ask, 2)
         assert response.error_code == ErrorCode.INVALID_REQUEST

@@ -162,7 +162,7 @@ def test_a_topic_made_later_counts_what_the_store_has_however_little_was_announc
     play(story)
 
 
-def test_a_topic_made_anew_has_its_own_count():
+def test_a_recreated_topic_has_its_own_count():
     async def story(stage):
         await stage.make(5)
         counts = await stage.broker()
@@ -207,7 +207,7 @@ def test_while_the_store_does_not_answer_there_is_no_count():
 
 
 @pytest.mark.parametrize("data", [None, b"?", b'{"version":1,"partitions":0}'])
-def test_a_damaged_note_is_written_anew(data, caplog):
+def test_a_damaged_count_is_written_again(data, caplog):
     async def story(stage):
         await stage.make(5)
         await stage.store.create(NOTE, data, make_parents=True)

@@ -79,10 +79,10 @@ class Stage:
         """What is there already, as if it had just been given to us."""
         self.topic.role_changed(self.live.partition())
 
-    def tell(self):
+    def callback(self):
         """A caller that waits for an append, and the results that it got."""
-        self.told = []
-        return self.told.append
+        self.results = []
+        return self.results.append
 
 
 def record(key, value=b"v"):
@@ -126,7 +126,7 @@ def test_what_the_log_holds_is_replayed_in_its_order():
     play(story)
 
 
-def test_while_it_loads_it_says_so_and_before_and_after_that_another_coordinates():
+def test_while_it_loads_it_answers_load_in_progress_and_otherwise_not_coordinator():
     async def story(live):
         await live.topic("t")
         live.append_batch(build_batch([record(b"a")]))
@@ -173,13 +173,13 @@ def test_an_append_is_done_when_all_in_sync_have_it():
         stage = Stage(live)
         await live.order("t", replicas=(LEADER, FOLLOWER))
         led = await stage.led()
-        led.append([(b"k", b"v")], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
         await asyncio.sleep(0.5)
-        assert stage.told == []
+        assert stage.results == []
         follower_fetched(live, 1)
         await asyncio.sleep(0)
 
-        assert stage.told == [ErrorCode.NONE]
+        assert stage.results == [ErrorCode.NONE]
         stage.lead()  # nothing new
 
     play(story)
@@ -190,9 +190,9 @@ def test_an_append_that_no_other_replica_has_to_have_is_done_at_once():
         stage = Stage(live)
         await live.topic("t")
         led = await stage.led()
-        led.append([(b"k", b"v"), (b"l", None)], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", b"v"), (b"l", None)], stage.callback(), timeout_ms=1_000)
 
-        assert stage.told == [ErrorCode.NONE]
+        assert stage.results == [ErrorCode.NONE]
         assert live.log().leo == 2
 
     play(story)
@@ -203,29 +203,29 @@ def test_an_append_that_is_not_committed_in_time_is_timed_out_once():
         stage = Stage(live)
         await live.order("t", replicas=(LEADER, FOLLOWER))
         led = await stage.led()
-        led.append([(b"k", b"v")], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
         await asyncio.sleep(1.1)
-        assert stage.told == [ErrorCode.REQUEST_TIMED_OUT]
+        assert stage.results == [ErrorCode.REQUEST_TIMED_OUT]
         follower_fetched(live, 1)
         await asyncio.sleep(1)
 
-        assert stage.told == [ErrorCode.REQUEST_TIMED_OUT]
+        assert stage.results == [ErrorCode.REQUEST_TIMED_OUT]
 
     play(story)
 
 
-def test_an_append_that_waits_when_the_leadership_goes_is_told_to_look_elsewhere():
+def test_an_append_that_waits_when_leadership_is_lost_gets_not_coordinator():
     async def story(live):
         stage = Stage(live)
         await live.order("t", replicas=(LEADER, FOLLOWER))
         led = await stage.led()
-        led.append([(b"k", b"v")], stage.tell(), timeout_ms=60_000)
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=60_000)
         await live.order("t", leader=FOLLOWER, leader_epoch=1, replicas=(LEADER, FOLLOWER))
         await asyncio.sleep(0)
 
-        assert stage.told == [ErrorCode.NOT_COORDINATOR]
-        led.append([(b"k", b"v")], stage.tell(), timeout_ms=60_000)
-        assert stage.told == [ErrorCode.NOT_COORDINATOR]
+        assert stage.results == [ErrorCode.NOT_COORDINATOR]
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=60_000)
+        assert stage.results == [ErrorCode.NOT_COORDINATOR]
         assert led.write([(b"k", None)]) is ErrorCode.NOT_COORDINATOR
 
     play(story)
@@ -237,9 +237,9 @@ def test_too_few_in_sync_are_no_coordinator_and_nothing_is_appended():
         await live.order("t", replicas=(LEADER, FOLLOWER), isr=(LEADER,))
         led = await stage.led()
         live.partition().config_changed(live.partition().rules, isr_min=2, monotonic_ms=0)
-        led.append([(b"k", b"v")], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
 
-        assert stage.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert stage.results == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert live.log().leo == 0
 
     play(story)
@@ -251,9 +251,9 @@ def test_what_is_too_large_for_the_topic_is_refused():
         stage = Stage(live)
         stage.lead()
         led = await stage.led()
-        led.append([(b"k", bytes(2_000))], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", bytes(2_000))], stage.callback(), timeout_ms=1_000)
 
-        assert stage.told == [ErrorCode.MESSAGE_TOO_LARGE]
+        assert stage.results == [ErrorCode.MESSAGE_TOO_LARGE]
 
     play(story)
 
@@ -266,12 +266,12 @@ def test_a_producer_of_an_older_epoch_is_fenced():
         for epoch in (1, 1, 0):
             led.append(
                 [(b"k", b"v")],
-                stage.tell(),
+                stage.callback(),
                 timeout_ms=1_000,
                 producer_id=7,
                 producer_epoch=epoch,
             )
-            assert stage.told == [ErrorCode.NONE if epoch else ErrorCode.INVALID_PRODUCER_EPOCH]
+            assert stage.results == [ErrorCode.NONE if epoch else ErrorCode.INVALID_PRODUCER_EPOCH]
         assert live.log().leo == 2
 
     play(story)
@@ -289,16 +289,16 @@ def test_a_disk_that_fails_takes_the_coordinator_along(monkeypatch):
             raise StorageError(directory, 5)
 
         monkeypatch.setattr(type(live.partition()), "append", fail)
-        led.append([(b"k", b"v")], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
 
-        assert stage.told == [ErrorCode.NOT_COORDINATOR]
+        assert stage.results == [ErrorCode.NOT_COORDINATOR]
         assert stage.topic.find("g") is ErrorCode.NOT_COORDINATOR
 
     play(story)
 
 
 @pytest.mark.parametrize("is_cold", [True, False])
-def test_a_load_that_fails_for_want_of_descriptors_goes_on_where_it_failed(is_cold):
+def test_a_load_that_fails_because_descriptors_are_exhausted_continues_where_it_failed(is_cold):
     async def story(live):
         await live.topic("t", **{"segment.bytes": "200"})
         values = [b"%d" % number for number in range(9)]
@@ -348,7 +348,7 @@ def test_an_error_of_ours_does_not_leave_a_partition_loading_for_ever():
     play(story)
 
 
-def test_it_serves_only_when_all_that_it_knows_is_committed():
+def test_it_serves_only_after_all_replayed_records_are_committed():
     async def story(live):
         await live.order("t", replicas=(LEADER, FOLLOWER))
         live.append_batch(build_batch([record(b"a")]))
@@ -386,7 +386,7 @@ def test_another_leader_epoch_begins_with_a_new_machine():
         stage = Stage(live)
         await live.order("t", replicas=(LEADER,))
         first = await stage.led()
-        first.append([(b"k", b"v")], stage.tell(), timeout_ms=1_000)
+        first.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
         await live.order("t", leader_epoch=1, partition_epoch=1, replicas=(LEADER,))
         second = await stage.led()
 
@@ -427,12 +427,12 @@ def test_others_have_their_turn_while_it_loads():
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_what_is_appended_is_compressed_as_the_broker_is_told(codec):
+def test_appended_batches_are_compressed_as_the_option_says(codec):
     async def story(live):
         stage = Stage(live, codec=lambda: codec)
         await live.topic("t")
         led = await stage.led()
-        led.append([(b"k", bytes(500))], stage.tell(), timeout_ms=1_000)
+        led.append([(b"k", bytes(500))], stage.callback(), timeout_ms=1_000)
         live.partition().stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         stage.lead()
         await live.order("t", leader_epoch=5, topic_id=live.partition().topic_id, replicas=(0,))
@@ -487,7 +487,7 @@ def test_a_batch_with_a_wrong_checksum_is_reported_with_its_offset(caplog):
     play(story)
 
 
-def test_after_a_length_that_nobody_can_trust_the_next_segment_is_replayed(caplog):
+def test_after_a_damaged_length_the_next_segment_is_replayed(caplog):
     async def story(live):
         await live.topic("t")
         first = build_batch([record(b"a")])

@@ -102,9 +102,9 @@ def test_the_first_rebalance_waits_and_the_session_ends_by_the_clock():
         await asyncio.sleep(9)
         assert not (await peer.ask(HeartbeatRequest(**who))).error_code
         await asyncio.sleep(10.1)
-        told = await peer.ask(HeartbeatRequest(**who))
+        answered = await peer.ask(HeartbeatRequest(**who))
 
-        assert told.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert answered.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     play(story)
 
@@ -148,7 +148,7 @@ def test_offsets_and_members_are_there_after_a_restart():
     play(story, group_initial_rebalance_delay_ms=0)
 
 
-def test_while_it_loads_heartbeats_are_welcome_and_all_else_is_told_to_wait():
+def test_while_it_loads_heartbeats_are_accepted_and_other_requests_get_load_in_progress():
     async def story(live):
         peer = await coordinated(live)
         assert error_of(await peer.ask(commit(5))) is ErrorCode.NONE
@@ -175,7 +175,7 @@ def test_while_it_loads_heartbeats_are_welcome_and_all_else_is_told_to_wait():
     play(story)
 
 
-def test_whoever_waits_when_the_leadership_goes_is_sent_on():
+def test_waiting_requests_get_not_coordinator_when_leadership_is_lost():
     async def story(live):
         peer = await coordinated(live)
         answer = peer.send(join(group_instance_id="i"))
@@ -251,7 +251,7 @@ def test_a_retention_without_end_keeps_an_offset():
     play(story)
 
 
-def test_a_commit_that_is_too_large_for_its_topic_is_told_so():
+def test_a_commit_that_is_too_large_for_the_topic_gets_an_error():
     async def story(live):
         peer = await coordinated(live)
         partition = led(live).partition

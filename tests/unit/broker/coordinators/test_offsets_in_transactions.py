@@ -42,7 +42,7 @@ async def client_of(live):
 
 
 async def started_anew(live):
-    """Another life of the broker: what it knows is what its log says."""
+    """Restart the broker: its state is rebuilt from its log."""
     await live.restart()
     await live.until(lambda: not isinstance(live.broker.groups.topic.find("g"), ErrorCode))
     return live.peer()
@@ -79,7 +79,7 @@ async def commit(client, offset, version=4, **fields):
 
 
 async def stable(peer):
-    """What a consumer is told that wants only what no transaction may still change."""
+    """OffsetFetch with `require_stable`."""
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
     request = OffsetFetchRequest(groups=[group], require_stable=True)

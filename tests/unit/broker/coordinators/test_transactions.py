@@ -49,7 +49,7 @@ class Client:
         self.sequences = {}
 
     async def find(self):
-        """Wait until somebody coordinates."""
+        """Wait until there is a coordinator."""
         while True:
             request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.name])
             found = (await self.peer.ask(request)).coordinators[0]
@@ -137,7 +137,7 @@ class Client:
         return answer.transaction_states[0]
 
     async def at_rest(self):
-        """Wait until the markers are written and the coordinator knows."""
+        """Wait until the markers are written and the coordinator has the result."""
         for _ in range(1_000):
             if (await self.state()).transaction_state.startswith(("Complete", "Empty")):
                 return
@@ -188,7 +188,7 @@ def test_what_is_committed_is_read_when_it_is_committed():
     play(story)
 
 
-def test_who_reads_committed_is_told_what_to_skip():
+def test_a_read_committed_fetch_gets_the_aborted_transactions():
     async def story(live):
         client = await begun(live)
         await client.add(T0)
@@ -377,7 +377,7 @@ def late_marker(client, transaction_version):
     [(2, ErrorCode.INVALID_PRODUCER_EPOCH, 1), (0, ErrorCode.NONE, 0)],
 )
 def test_a_late_copy_of_a_marker_ends_no_other_transaction(transaction_version, error, aborted):
-    """In version 2; in version 1 epochs do not say which transaction is meant."""
+    """In version 2; in version 1 an epoch does not identify a transaction."""
 
     async def story(live):
         await live.topic("t")
@@ -413,7 +413,7 @@ def test_in_version_2_leaders_add_partitions_also_where_verification_is_off():
     play(story, transaction_partition_verification_enable="false")
 
 
-def test_how_long_producers_are_remembered_can_be_changed_while_running():
+def test_the_expiration_of_producer_ids_can_be_changed_while_running():
     async def story(live):
         await live.topic("t")
         live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
@@ -513,7 +513,7 @@ def test_a_timeout_beyond_the_limit_is_refused(timeout_ms):
     play(story)
 
 
-def test_an_id_that_nobody_uses_is_forgotten():
+def test_an_unused_transactional_id_expires():
     async def story(live):
         client = await begun(live)
         open_ = await begun(live, "open")

@@ -32,7 +32,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Stage:
-    """Leaders that answer as told, and a coordinator that hears what is written."""
+    """Leaders with scripted answers, and a coordinator that gets the results."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class Stage:
     def to(self, broker_id):
         if self.unreachable:
             self.unreachable -= 1
-            raise PeerError("nobody there")
+            raise PeerError("no broker listens")
 
         async def ask(request):
             return await self.answer(broker_id, request)
@@ -178,7 +178,7 @@ def test_a_request_has_a_limit():
     play(story)
 
 
-def test_who_does_not_lead_any_more_is_asked_no_more():
+def test_a_former_leader_gets_no_more_markers():
     async def story(stage):
         stage.leaders(t0=OTHER)
         stage.answers[OTHER, T0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -216,7 +216,7 @@ def test_what_gets_no_answer_is_sent_again():
     play(story)
 
 
-def test_what_is_done_is_told_while_the_rest_is_tried_again():
+def test_written_markers_are_reported_while_the_others_are_sent_again():
     async def story(stage):
         stage.leaders(t0=OTHER, t1=OTHER)
         stage.answers[OTHER, T1] = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
@@ -245,7 +245,7 @@ def test_a_fenced_coordinator_gives_up(error):
     play(story)
 
 
-def test_who_coordinates_no_more_sends_no_more():
+def test_a_former_coordinator_sends_no_more_markers():
     async def story(stage):
         stage.leaders(t0=OTHER)
         stage.answers[OTHER, T0] = [ErrorCode.REQUEST_TIMED_OUT]
@@ -287,7 +287,7 @@ def test_a_deleted_partition_needs_none():
 
 
 def test_one_that_the_cache_goes_on_showing_needs_none_if_it_is_deleted():
-    """Its controller died before it could announce the deletion to this broker."""
+    """The controller crashed before this broker got UpdateMetadata for the deletion."""
 
     async def story(stage):
         stage.leaders(t0=OTHER)
@@ -304,7 +304,7 @@ def test_one_that_the_cache_goes_on_showing_needs_none_if_it_is_deleted():
     play(story)
 
 
-def test_a_leader_that_has_not_heard_of_its_partition_yet_is_asked_again():
+def test_markers_are_sent_again_to_a_leader_without_the_partition():
     async def story(stage):
         stage.leaders(t0=OTHER)
         stage.answers[OTHER, T0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3 + [ErrorCode.NONE]

@@ -77,11 +77,11 @@ class Leader(OtherBroker):
             (topic,) = request.topics
             (asked,) = topic.partitions
             offset = self.start if asked.timestamp == -2 else self.end
-            told = ListOffsetsPartitionResponse(
+            result = ListOffsetsPartitionResponse(
                 partition_index=asked.partition_index, offset=offset, leader_epoch=0
             )
             return ListOffsetsResponse(
-                topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[told])]
+                topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[result])]
             )
         return self.script.pop(0) if self.script else None
 
@@ -347,9 +347,9 @@ def test_a_log_that_reaches_beyond_the_leaders_end_is_cut_there():
 def test_committed_records_that_are_cut_are_warned_of(caplog, cut, high_watermark, level):
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) >= 3 and named(leader.fetches[-1]))
-        (said,) = [r for r in caplog.records if "t-0 is cut from 2 to 1" in r.message]
-        assert said.levelno == level
-        assert "broker 2 in leader epoch 0" in said.message
+        (text,) = [r for r in caplog.records if "t-0 is cut from 2 to 1" in r.message]
+        assert text.levelno == level
+        assert "broker 2 in leader epoch 0" in text.message
 
     caplog.set_level(logging.INFO)
     records = batch(0, b"a") + batch(1, b"b")
@@ -373,7 +373,7 @@ def test_a_leaders_log_that_starts_within_a_batch_is_taken_from_the_batch_on():
     )
 
 
-def test_nor_does_it_matter_what_is_here_if_all_of_it_is_deleted_there():
+def test_the_local_log_is_dropped_if_the_leader_has_deleted_all_of_it():
     """Truncate at the leader's log start, within a batch; the rest is of another leader epoch."""
 
     async def story(live, leader):
@@ -509,7 +509,7 @@ def test_a_connection_that_is_made_after_the_stop_is_closed():
     play(main)
 
 
-def test_a_dead_leader_is_dialled_again_and_again():
+def test_an_unreachable_leader_is_dialled_again_and_again():
     async def main(live):
         leader = Leader()
         leader.refuses = True

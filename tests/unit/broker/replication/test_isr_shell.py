@@ -91,7 +91,7 @@ class Stage:
         self.link = Link()
         self.stored = []
         self.grew = []
-        self.gone = []
+        self.deleted = []
         self.failures = []
         self.tasks = Tasks(
             asyncio.get_running_loop(), lambda name, error: self.failures.append((name, error))
@@ -103,7 +103,7 @@ class Stage:
             tasks=self.tasks,
             stored=lambda partition, isr, epoch: self.stored.append((partition, isr, epoch)),
             changed=self.grew.append,
-            topic_deleted=self.gone.append,
+            topic_deleted=self.deleted.append,
         )
 
     def ask(self, partition, follower=2):
@@ -251,12 +251,12 @@ def test_a_change_that_was_overtaken_counts_until_the_controllers_word_comes(err
         await stage.quiet()
         assert len(stage.link.requests) == 1
         assert partition.leader.isr.maximal == {1, 2}
-        assert stage.gone == ([partition] if error is ErrorCode.UNKNOWN_TOPIC_ID else [])
+        assert stage.deleted == ([partition] if error is ErrorCode.UNKNOWN_TOPIC_ID else [])
 
     play(story)
 
 
-def test_who_does_not_lead_any_more_asks_no_more():
+def test_a_former_leader_sends_no_more_alter_partition():
     async def story(stage):
         stage.link.script = [PeerError("nobody"), granted]
         deposed, other = Held(0), Held(1)
@@ -283,7 +283,7 @@ def test_an_answer_to_a_former_leader_epoch_is_ignored():
     play(story)
 
 
-def test_a_newer_wish_takes_the_place_of_one_whose_answer_was_lost():
+def test_a_newer_isr_replaces_one_whose_response_was_lost():
     async def story(stage):
         stage.link.script = [PeerError("nobody")]
         partition = Held()

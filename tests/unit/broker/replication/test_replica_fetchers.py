@@ -113,7 +113,7 @@ def test_a_leader_that_has_moved_is_followed_there():
     assert (stage.made[2].leader.port, stage.made[2].followed) == (9999, [partition])
 
 
-def test_a_dead_leaders_partitions_wait_for_it_or_for_another():
+def test_partitions_of_an_unreachable_leader_wait_for_it_or_for_another():
     stage = Stage(2, 3)
     stays, moves = FakePartition(2), FakePartition(2)
     stage.fetchers.follow(stays)

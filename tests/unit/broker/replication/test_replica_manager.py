@@ -44,9 +44,9 @@ def role(
     )
 
 
-async def take(live, *orders):
-    outcome = await live.broker.replicas.take_roles(orders)
-    return list(outcome.values()) if len(orders) > 1 else outcome[orders[0].topic_partition]
+async def take(live, *states):
+    outcome = await live.broker.replicas.take_roles(states)
+    return list(outcome.values()) if len(states) > 1 else outcome[states[0].topic_partition]
 
 
 async def stop(live, index=0, *, leader_epoch=0, delete=True, name="t"):
@@ -86,8 +86,8 @@ def test_a_leader_from_outside_the_isr_warns_of_what_is_lost(caplog):
         await take(live, order._replace(state=unclean))
         await take(live, order._replace(state=replace(unclean, partition_epoch=1)))
         warned = [r.message for r in caplog.records if r.levelno == logging.WARNING]
-        (said,) = [each for each in warned if "from outside the ISR" in each]
-        assert said.startswith("t-0 is led here from outside the ISR, in leader epoch 3")
+        (text,) = [each for each in warned if "from outside the ISR" in each]
+        assert text.startswith("t-0 is led here from outside the ISR, in leader epoch 3")
 
     play(story)
 
@@ -230,8 +230,8 @@ def test_a_log_on_disk_of_another_topic_is_set_aside_and_logged_at_each_start(ca
         assert live.log().leo == 0
         assert len(strays(live)) == 1
         await live.restart()
-        (said,) = [r.message for r in caplog.records if "names end in -stray" in r.message]
-        assert said.startswith(f"1 logs in {strays(live)[0].rpartition('/')[0]} are set aside")
+        (text,) = [r.message for r in caplog.records if "names end in -stray" in r.message]
+        assert text.startswith(f"1 logs in {strays(live)[0].rpartition('/')[0]} are set aside")
 
     play(story)
 
@@ -271,9 +271,9 @@ def test_a_request_for_a_topic_id_that_was_replaced_is_refused():
 def test_topics_without_ids_do_not_replace_others():
     async def story(live):
         await take(live, role(0), role(0, name="u"))
-        log, nobody = live.log(), bytes(16)
+        log, no_topic = live.log(), bytes(16)
         for name in "t", "u":
-            order = role(topic_id=nobody, leader_epoch=9, name=name)
+            order = role(topic_id=no_topic, leader_epoch=9, name=name)
             assert await take(live, order) == ErrorCode.INCONSISTENT_TOPIC_ID
         assert live.log() is log
         assert await take(live, role(leader_epoch=9)) == ErrorCode.NONE
@@ -353,7 +353,7 @@ def test_a_topic_keeps_its_name_while_any_of_its_partitions_is_held():
     play(story)
 
 
-def news(*, leader_epoch, replicas, topic_id=b"i" * 16, leader=2):
+def update(*, leader_epoch, replicas, topic_id=b"i" * 16, leader=2):
     state = UpdateMetadataPartitionState(
         leader=leader, leader_epoch=leader_epoch, isr=list(replicas), replicas=list(replicas)
     )
@@ -366,14 +366,14 @@ def test_a_replica_that_others_hold_in_a_newer_leader_epoch_is_not_served_and_st
         await take(live, role(leader_epoch=5, replicas=(0, 2)))
         live.append(b"a")
         for of_no_concern in (
-            news(leader_epoch=5, replicas=(2, 3)),
-            news(leader_epoch=6, replicas=(0, 2)),
-            news(leader_epoch=6, replicas=(2, 3), topic_id=b"o" * 16),
-            news(leader_epoch=6, replicas=(2, 3), leader=LEADER_DURING_DELETE),
+            update(leader_epoch=5, replicas=(2, 3)),
+            update(leader_epoch=6, replicas=(0, 2)),
+            update(leader_epoch=6, replicas=(2, 3), topic_id=b"o" * 16),
+            update(leader_epoch=6, replicas=(2, 3), leader=LEADER_DURING_DELETE),
         ):
             replicas.metadata_updated([of_no_concern])
             assert replicas.find_led("t", 0) is live.partition()
-        replicas.metadata_updated([news(leader_epoch=6, replicas=(2, 3))])
+        replicas.metadata_updated([update(leader_epoch=6, replicas=(2, 3))])
 
         answer = await live.peer().ask(produce(live.batch(b"b")))
         assert produced(answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -385,7 +385,7 @@ def test_a_replica_that_others_hold_in_a_newer_leader_epoch_is_not_served_and_st
     play(story)
 
 
-def test_a_partition_whose_topic_the_controller_does_not_know_is_led_no_longer():
+def test_a_partition_outside_the_controllers_topics_is_not_led_any_longer():
     """The topic was deleted while this broker was down and no longer a replica."""
 
     async def story(live):

@@ -79,8 +79,8 @@ async def follows_throttled(live, high_watermark):
 def test_a_follower_that_lags_leaves_what_is_throttled_for_a_while():
     async def story(live):
         leader = await follows_throttled(live, 100)
-        (gone,) = leader.fetches[1].forgotten_topics_data
-        assert gone.partitions == [0]
+        (removed,) = leader.fetches[1].forgotten_topics_data
+        assert removed.partitions == [0]
         await asyncio.sleep(1.1)
         leader.reply(answer())
         await live.until(lambda: len(leader.fetches) == 3)

@@ -133,8 +133,8 @@ def test_damaged_requests_end_the_connection_with_one_line_and_a_count(
             peer.send_frame(encode_request_header(key, version, 1, "x") + damage)
         assert before.result().error_code == ErrorCode.NONE, "what came before is answered"
         assert peer.closed
-        said = [r.getMessage() for r in caplog.records if "closed 10.0.0.7" in r.getMessage()]
-        assert len(said) == 1
+        output = [r.getMessage() for r in caplog.records if "closed 10.0.0.7" in r.getMessage()]
+        assert len(output) == 1
         assert live.broker.metrics.requests.malformed == 1
         assert produced(await other.ask(produce(live.batch(b"a")))) == {T0: 0}
 
@@ -192,7 +192,7 @@ def test_an_error_without_a_field_closes_the_connection_after_earlier_answers():
         await live.order()
 
         def fail(request):
-            raise RuntimeError("nobody thought of this")
+            raise RuntimeError("an unexpected error")
 
         replace(live, ApiKey.LIST_OFFSETS, fail)
         peer = live.peer()
@@ -218,7 +218,7 @@ def test_an_answer_that_cannot_be_encoded_is_a_failure_of_ours():
     play(story)
 
 
-def test_what_takes_long_is_said(caplog):
+def test_slow_requests_are_logged(caplog):
     async def story(live):
         async def slowly(request):
             await asyncio.sleep(1.5)
@@ -402,8 +402,8 @@ def test_parts_that_wait_for_replicas_wait_together(fails):
 
         assert live.loop.time() - started == pytest.approx(3.0, abs=0.1)
         assert peer.closed is fails, "the answer has no place for an error of the whole request"
-        told = [] if fails else [topic.name for topic in answer.result().topics]
-        assert told == ([] if fails else [topic.name for topic in asked])
+        reported = [] if fails else [topic.name for topic in answer.result().topics]
+        assert reported == ([] if fails else [topic.name for topic in asked])
 
     play(story)
 

@@ -29,7 +29,7 @@ def test_an_error_that_is_returned_does_not_keep_what_the_work_has_made():
         worker.run(work, lambda _error: answered.set_result(None))
         await answered
         async with asyncio.timeout(10):
-            while made[0]() is not None:  # noqa: ASYNC110 - the thread tells nobody
+            while made[0]() is not None:  # noqa: ASYNC110 - the thread gives no signal
                 await asyncio.sleep(0)
 
     gc.disable()

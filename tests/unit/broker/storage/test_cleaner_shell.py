@@ -181,7 +181,9 @@ def test_a_topic_that_was_deleted_meanwhile_is_no_failure(monkeypatch):
     play(story)
 
 
-def test_a_cleaner_that_dies_is_replaced_and_only_many_deaths_are_the_logs_fault(monkeypatch):
+def test_a_cleaner_that_crashes_is_replaced_and_only_many_crashes_mark_the_log_uncleanable(
+    monkeypatch,
+):
     async def story(live, deaths):
         await live.topic("t", **OPTIONS)
         log = live.log()

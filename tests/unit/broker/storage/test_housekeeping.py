@@ -97,7 +97,7 @@ def test_old_segments_go_by_wall_time_forth_and_back():
     play(story)
 
 
-def test_the_checkpoints_say_what_is():
+def test_the_checkpoints_have_the_present_offsets():
     async def story(live):
         await live.topic("t", flush_messages=1)
         for _ in range(10):
@@ -107,12 +107,12 @@ def test_the_checkpoints_say_what_is():
         await asyncio.sleep(61)
         path = live.broker.logs.directory_of(live.log())
 
-        def told(name):
+        def checkpointed(name):
             return decode_offsets(live.disk.read_file(f"{path}/{name}"))[T0]
 
-        assert told(HIGH_WATERMARK_FILE) == 10
-        assert told(LOG_START_OFFSET_FILE) == 4
-        assert told(RECOVERY_POINT_FILE) == 10
+        assert checkpointed(HIGH_WATERMARK_FILE) == 10
+        assert checkpointed(LOG_START_OFFSET_FILE) == 4
+        assert checkpointed(RECOVERY_POINT_FILE) == 10
 
     play(story)
 
@@ -200,7 +200,7 @@ def test_retention_of_many_logs_leaves_the_loop_to_others():
     play(story)
 
 
-def test_work_that_fails_is_said_counted_and_done_again(caplog):
+def test_work_that_fails_is_logged_counted_and_repeated(caplog):
     async def story(live):
         logs, housekeeping = live.broker.logs, live.broker.housekeeping
         done = []

@@ -26,12 +26,12 @@ def where(tmp_path):
     return ["--authorizer-properties", f"zookeeper.connect={tmp_path}"]
 
 
-def test_acls_are_stored_told_and_removed(where, capsys):
+def test_acls_are_stored_listed_and_removed(where, capsys):
     add = ["--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "t"]
     assert run_tool("acls", [*where, *add]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("Adding ACLs for resource `ResourcePattern(resourceType=TOPIC, ")
-    assert said.err.startswith("Warning: support for ACL configuration directly through the")
+    text = capsys.readouterr()
+    assert text.out.startswith("Adding ACLs for resource `ResourcePattern(resourceType=TOPIC, ")
+    assert text.err.startswith("Warning: support for ACL configuration directly through the")
 
     assert run_tool("acls", [*where, "--list", "--authorizer", CLASS]) == 0
     lines = "(principal=User:a, host=*, operation=READ, permissionType=ALLOW)"
@@ -60,8 +60,8 @@ def test_acls_are_stored_told_and_removed(where, capsys):
          "Error while executing ACL command: a.B"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_is_said_as_kafka_says_it(words, complaint, capsys):
+def test_errors_have_kafkas_wording(words, complaint, capsys):
     assert run_tool("acls", words) == 1
 
-    said = capsys.readouterr()
-    assert complaint in said.out + said.err
+    text = capsys.readouterr()
+    assert complaint in text.out + text.err

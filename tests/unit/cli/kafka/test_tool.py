@@ -36,10 +36,10 @@ def test_every_tool_has_its_console_script_with_and_without_the_suffix():
 def test_altering_the_replication_factor_is_refused_with_the_way_that_there_is(more, capsys):
     asked = ("--bootstrap-server", "h:1", "--alter", "--topic", "a", "--replication-factor", "3")
     assert run_tool("topics", [*asked, *more]) == 1
-    said = capsys.readouterr().err
-    hint = said.index("odradek plan replication-factor --topic a --replication-factor 3 --boot")
-    assert 0 < said.index("Option  ") < hint  # after Kafka's message and the help
-    assert "kafka-reassign-partitions --reassignment-json-file" in said[hint:]
+    output = capsys.readouterr().err
+    hint = output.index("odradek plan replication-factor --topic a --replication-factor 3 --boot")
+    assert 0 < output.index("Option  ") < hint  # after Kafka's message and the help
+    assert "kafka-reassign-partitions --reassignment-json-file" in output[hint:]
 
 
 def test_a_tool_loads_nothing_that_it_does_not_need():
@@ -81,10 +81,10 @@ def test_a_tool_is_a_subcommand_too(capsys):
 
 def test_conflicting_options_are_named_and_the_help_follows(capsys):
     assert run_tool("topics", ["--bootstrap-server", "a:1", "--create", "--delete"]) == 1
-    said = capsys.readouterr()
+    output = capsys.readouterr()
 
-    assert said.out == ""
-    first, *rest = said.err.splitlines()
+    assert output.out == ""
+    first, *rest = output.err.splitlines()
     assert first.startswith("Command must include exactly one action: --list, --describe")
     assert any("--bootstrap-server" in line for line in rest)
 
@@ -96,20 +96,20 @@ def test_an_unreachable_server_is_named_with_the_reason(tmp_path, capsys, free_p
     where = ["--bootstrap-server", servers, "--command-config", str(hasty)]
 
     assert run_tool("topics", [*where, "--list"]) == 1
-    said = capsys.readouterr()
-    for server, line in zip(servers.split(","), said.err.splitlines(), strict=False):
+    output = capsys.readouterr()
+    for server, line in zip(servers.split(","), output.err.splitlines(), strict=False):
         assert f"(/{server}) could not be established" in line
         assert "refused" in line
-    assert "Timed out waiting for a node assignment. Call: listTopics" in said.out
+    assert "Timed out waiting for a node assignment. Call: listTopics" in output.out
 
 
 @pytest.mark.parametrize("server", ["nonsense", "a:b", "host:"])
-def test_an_address_that_is_none_is_said_on_stderr(capsys, server):
+def test_an_invalid_address_is_reported_on_stderr(capsys, server):
     assert run_tool("topics", ["--bootstrap-server", server, "--list"]) == 1
-    said = capsys.readouterr()
+    output = capsys.readouterr()
 
-    assert said.out == ""
-    first, second = said.err.splitlines()
+    assert output.out == ""
+    first, second = output.err.splitlines()
     assert first == "Failed to create new KafkaAdminClient"
     assert server in second
 

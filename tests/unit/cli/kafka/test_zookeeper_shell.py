@@ -1,4 +1,4 @@
-"""The shell on a store: what it prints, and what it says of what cannot be."""
+"""The shell on a store: its output and its errors."""
 
 import asyncio
 import io
@@ -63,9 +63,9 @@ def test_watches_are_printed_when_they_fire_once_for_each_event(capsys):
             printing.cancel()
 
     run(story())
-    said = capsys.readouterr().out
-    assert "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/x\n" in said
-    assert [line.split("type:")[1] for line in said.splitlines() if "type:" in line] == [
+    text = capsys.readouterr().out
+    assert "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/x\n" in text
+    assert [line.split("type:")[1] for line in text.splitlines() if "type:" in line] == [
         "NodeDataChanged path:/x",
         "NodeChildrenChanged path:/x",
         "NodeCreated path:/z",
@@ -73,14 +73,14 @@ def test_watches_are_printed_when_they_fire_once_for_each_event(capsys):
     ]
 
 
-def test_who_may_do_what_is_told_as_zookeeper_tells_it(capsys):
+def test_acls_are_printed_as_zookeepers_shell_prints_them(capsys):
     worked = play("getAcl /brokers", "getAcl /nope", "getAcl -s /brokers/ids", "ls -w /")
 
     assert worked == [True, False, True, True]
-    said = capsys.readouterr()
-    assert said.out.splitlines()[:2] == ["'world,'anyone", ": cdrwa"]
-    assert "cZxid" in said.out
-    assert said.err == "Node does not exist: /nope\n"
+    text = capsys.readouterr()
+    assert text.out.splitlines()[:2] == ["'world,'anyone", ": cdrwa"]
+    assert "cZxid" in text.out
+    assert text.err == "Node does not exist: /nope\n"
 
 
 def test_nodes_are_made_written_and_removed(capsys):
@@ -96,9 +96,9 @@ def test_nodes_are_made_written_and_removed(capsys):
     )
 
     assert worked == [True, True, True, True, False, False, True, True]
-    said = capsys.readouterr()
-    assert said.out.splitlines() == ["two", "[brokers]"]
-    assert said.err.splitlines() == [
+    text = capsys.readouterr()
+    assert text.out.splitlines() == ["two", "[brokers]"]
+    assert text.err.splitlines() == [
         "Created /a",
         "Created /a/n-0000000000",
         "version No is not valid : /a/n-0000000000",
@@ -128,12 +128,12 @@ def test_a_stat_has_zookeepers_lines(capsys):
         ("delete -v x /brokers", "must be a number"),
     ],
 )
-def test_what_cannot_be_is_said_on_stderr(capsys, command, complaint):
+def test_errors_are_printed_on_stderr(capsys, command, complaint):
     assert play(command) == [False]
     assert complaint in capsys.readouterr().err
 
 
-def test_a_store_that_is_none_is_refused(tmp_path, capsys, monkeypatch):
+def test_a_file_that_is_not_a_store_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert run_tool("zookeeper-shell", ["nowhere", "ls", "/"]) == 1
@@ -149,8 +149,8 @@ def test_the_embedded_store_is_spoken_to_line_by_line(tmp_path, capsys, monkeypa
     monkeypatch.setattr(sys, "stdin", io.StringIO("create /a one\nget /a\n\nget '\nquit\nls /\n"))
 
     assert zookeeper_shell.main([str(tmp_path)]) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines() == [
+    text = capsys.readouterr()
+    assert text.out.splitlines() == [
         f"Connecting to {tmp_path}",
         "Welcome to ZooKeeper!",
         "JLine support is disabled",
@@ -164,10 +164,10 @@ def test_the_embedded_store_is_spoken_to_line_by_line(tmp_path, capsys, monkeypa
         "",
         "WatchedEvent state:Closed type:None path:null",
     ]
-    assert said.err == "Created /a\nNo closing quotation\n"
+    assert text.err == "Created /a\nNo closing quotation\n"
 
 
-def test_the_scripts_of_servers_say_how_they_are_used(capsys):
+def test_the_scripts_of_servers_print_their_usage(capsys):
     assert kafka_server_start.main([]) == 1
     assert "USAGE: kafka-server-start [-daemon] server.properties" in capsys.readouterr().out
     assert kafka_server_start.main(["a.properties", "--help"]) == 1

@@ -22,31 +22,32 @@ def test_numbers_of_bytes(text, number):
 
 def test_both_formulas_are_printed_with_the_reason(capsys):
     assert run(["plan", "partitions", *FIGURES, "--candidates", "10000", "--brokers", "30"]) == 0
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
 
-    assert "target / Tp = 10" in said
-    assert "target / Tc = 4" in said
-    assert "Partitions: 10, the larger of the two." in said
-    assert "The formula target / max(Tp, Tc) gives 4. It is a lower bound" in said
-    assert "the slower side reaches 40.0 MB/s" in said
-    assert "156.25 MiB" in said  # batch.size x 10,000
-    assert "1500 MiB" in said  # fetch.max.bytes x 30 brokers
-    assert "they are valid for the record size, acks and client of their measurement" in said
-    assert "a group has work for at most 10 members, each of which reads 25.0 MB/s" in said
+    assert "target / Tp = 10" in message
+    assert "target / Tc = 4" in message
+    assert "Partitions: 10, the larger of the two." in message
+    assert "The formula target / max(Tp, Tc) gives 4. It is a lower bound" in message
+    assert "the slower side reaches 40.0 MB/s" in message
+    assert "156.25 MiB" in message  # batch.size x 10,000
+    assert "1500 MiB" in message  # fetch.max.bytes x 30 brokers
+    assert "they are valid for the record size, acks and client of their measurement" in message
+    assert "a group has work for at most 10 members, each of which reads 25.0 MB/s" in message
 
 
 def test_an_assignment_is_planned_without_a_cluster_and_explained_number_by_number(capsys):
     arguments = ["--partitions", "10", "--start", "0", "--shift", "0", "--topic", "t"]
     assert run(["plan", "assignment", "--brokers", "5", *arguments]) == 0
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
 
-    assert "leader (p + start) % n, follower j (leader + 1 + (shift + j) % (n - 1)) % n" in said
-    assert "t-0: 0,1,2\n" in said
+    assert "leader (p + start) % n, follower j (leader + 1 + (shift + j) % (n - 1)) % n" in message
+    assert "t-0: 0,1,2\n" in message
     assert (
-        "t-5: 0,2,3\n    0 leads: place 0 of [0, 1, 2, 3, 4], for (5 + start 0) % 5 = 0\n" in said
+        "t-5: 0,2,3\n    0 leads: place 0 of [0, 1, 2, 3, 4], for (5 + start 0) % 5 = 0\n"
+        in message
     )
-    assert "    2 follows: place (0 + 1 + (1 + 0) % (5 - 1)) % 5 = 2\n" in said
-    table = [line.split() for line in said.splitlines()]
+    assert "    2 follows: place (0 + 1 + (1 + 0) % (5 - 1)) % 5 = 2\n" in message
+    table = [line.split() for line in message.splitlines()]
     assert ["broker", "rack", "leaders", "replicas", "leads", "follows"] in table
     assert ["0", "-", "2", "6", "0,5", "3,4,7,8"] in table
 
@@ -60,10 +61,10 @@ def test_brokers_that_do_not_exist_have_the_ids_and_racks_they_are_given():
 def test_racks_are_served_without_a_cluster(capsys):
     arguments = ["--partitions", "6", "--replication-factor", "2", "--start", "0", "--shift", "0"]
     assert run(["plan", "assignment", "--racks", "A,A,A,B,B,B", *arguments]) == 0
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
 
-    assert "new-topic-0: 0,3\n" in said
-    assert "(0 + 1 + (0 x 2 racks + 0) % (6 - 1)) % 6 = 1; rack B is new" in said
+    assert "new-topic-0: 0,3\n" in message
+    assert "(0 + 1 + (0 x 2 racks + 0) % (6 - 1)) % 6 = 1; rack B is new" in message
 
 
 def test_the_keys_of_a_file_are_spread(tmp_path, capsys):

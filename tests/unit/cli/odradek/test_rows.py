@@ -44,12 +44,12 @@ def test_json_stands_as_it_is_and_a_field_is_the_key():
         ("[1]\n", "json", "b", "line 1: no field 'b'"),
     ],
 )
-def test_a_row_that_is_none_names_its_line(text, form, key, complaint):
+def test_an_invalid_row_names_its_line(text, form, key, complaint):
     with pytest.raises(RowError, match=complaint):
         made(text, form, key)
 
 
-def test_the_suffix_says_what_a_file_is():
+def test_the_suffix_decides_the_format_of_a_file():
     assert [format_of(s) for s in (".csv", ".JSONL", ".json", ".txt", "")] == [
         "csv", "json", "json", "lines", "lines",
     ]  # fmt: skip

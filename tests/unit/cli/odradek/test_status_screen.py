@@ -125,7 +125,7 @@ def test_a_broker_is_asked_once_a_second():
     assert [line[10:] for line in watcher.causes()] == ["a", "b"]
 
 
-def test_a_broker_that_does_not_answer_keeps_what_was_known_until_it_is_known_to_be_gone():
+def test_a_broker_that_does_not_answer_keeps_its_last_figures_until_it_is_unregistered():
     web, now_s = Web(), [0.0]
     watcher = Watcher(web, lambda: now_s[0])
     watcher.look(BROKERS)
@@ -157,7 +157,7 @@ def test_the_screen_follows_the_supervisor_until_it_ends(monkeypatch):
     assert rows[-1][0].replicas == 7
 
 
-def test_a_terminal_that_is_resized_is_written_anew(monkeypatch, capsys):
+def test_a_terminal_that_is_resized_is_redrawn(monkeypatch, capsys):
     width = 120
 
     class Watched:
@@ -175,7 +175,7 @@ def test_a_terminal_that_is_resized_is_written_anew(monkeypatch, capsys):
     size = property(lambda _: ConsoleDimensions(width, 24))
     monkeypatch.setattr(Console, "size", size)
     watch_live(Watched(), Watcher(Web()))
-    said = capsys.readouterr().err
+    text = capsys.readouterr().err
 
-    assert said.count("connect to:\nh:1,h:2\n") == 1
-    assert "listeners" not in said
+    assert text.count("connect to:\nh:1,h:2\n") == 1
+    assert "listeners" not in text

@@ -272,7 +272,7 @@ def test_two_brokers_that_are_away_get_a_command_each():
     assert caller.bring_all_back([2, 1]) == "odradek start 1 --dir D; odradek resume 2 --dir D"
 
 
-def test_what_was_decided_is_told_last_and_the_newest_of_it():
+def test_the_newest_decisions_come_last():
     many = [at(n, "LEADER_ELECTED", number=n, after={"leader": 9, "isr": [9]}) for n in range(20)]
     lines = explain_topic(picture(partition(leader=2), journal=many), "t")
     assert lines[1:3] == ["", "the controller's decisions:"]
@@ -341,9 +341,7 @@ def test_a_broker_is_explained(found, sentences):
     assert lines[:end] == sentences
 
 
-def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
-    tmp_path, monkeypatch, capsys
-):
+def test_all_brokers_that_run_are_asked_and_their_answers_are_sorted(tmp_path, monkeypatch, capsys):
     directory = ClusterDirectory(tmp_path / "D")
     write_options(directory, UpOptions(port=9092), brokers=3)
     records = {
@@ -362,8 +360,8 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
         if name in ("broker", "replicas"):
             return {"log_dirs": [], "replicas": []}
         if name == "controller":
-            reigns = url == "http://1"
-            return {"is_controller": reigns, **(picture().state if reigns else {})}
+            is_active = url == "http://1"
+            return {"is_controller": is_active, **(picture().state if is_active else {})}
         minute = {"http://0": 5, "http://1": 4}[url]
         return {"entries": [{**GONE, "at_ms": minute}], "begins_ms": 3}
 
@@ -413,7 +411,7 @@ def test_what_the_journal_has_lost_is_read_in_the_log():
     assert (lost["after"]["leader"], lost["cause"]["says"]) == (-1, "brokers 1 and 2 went offline")
 
 
-def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
+def test_the_log_of_a_stopped_broker_is_read_whole_and_of_a_running_one_up_to_its_journal(
     tmp_path, monkeypatch, capsys
 ):
     directory = ClusterDirectory(tmp_path / "D")

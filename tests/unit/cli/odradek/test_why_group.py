@@ -42,9 +42,9 @@ def lines(report):
 
 
 def test_a_stable_group_with_an_idle_member():
-    said = lines(group(member("a", 0, 1, 2), member("b", 3, 4), member("c"), last_commit_ms=NOW_MS))
+    text = lines(group(member("a", 0, 1, 2), member("b", 3, 4), member("c"), last_commit_ms=NOW_MS))
 
-    assert said == [
+    assert text == [
         (
             f"group g: Stable since {clock(NOW_MS - 5_000, NOW_MS)}, generation 3, 3 members; "
             "coordinator broker 1 (__consumer_offsets-7)"
@@ -63,16 +63,16 @@ def test_a_stable_group_with_an_idle_member():
 
 def test_a_group_that_waits_for_a_member():
     waiting = member("b", waits="JoinGroup", silent_ms=None)
-    said = lines(group(member("a", 0, 2), waiting, state="PreparingRebalance", awaited=["a"],
+    text = lines(group(member("a", 0, 2), waiting, state="PreparingRebalance", awaited=["a"],
                       awaited_for_ms=8_000))  # fmt: skip
 
-    assert said[1] == (
+    assert text[1] == (
         "it rebalances because member b joined: it waits for JoinGroup of a; in 8 s it "
         "continues without these members"
     )
-    assert "  a       app     h     now           t: 0, 2" in said
-    assert "  b       app     h     in JoinGroup  none" in said
-    assert said[-1] == "no offset is committed"
+    assert "  a       app     h     now           t: 0, 2" in text
+    assert "  b       app     h     in JoinGroup  none" in text
+    assert text[-1] == "no offset is committed"
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_a_group_that_waits_for_a_member():
     ],
 )
 def test_how_other_strategies_divide(strategy, trace):
-    said = lines(group(member("a", 0, 2), member("b", 1), protocol=strategy))
+    text = lines(group(member("a", 0, 2), member("b", 1), protocol=strategy))
 
-    assert said[3].startswith(f"  {trace}")
+    assert text[3].startswith(f"  {trace}")
 
 
 def test_a_group_that_is_not_there():
@@ -119,7 +119,7 @@ FOLLOWER = {"topic": "t", "partition": 0, "role": "follower", "log_start_offset"
 
 
 def test_the_high_watermark_waits_for_the_slowest_replica_in_sync():
-    # Broker 3 still believes that it leads: the later leader epoch counts.
+    # Broker 3 still reports itself as leader: the later leader epoch counts.
     old = {**leader(leader_epoch=4), "leader": 3}
     reports = {
         1: {"replicas": [leader()], "lag_ms_max": 30_000},
@@ -150,9 +150,9 @@ def test_an_isr_that_is_too_small_and_an_open_transaction():
                    last_stable_offset=115, followers=[
                        {"broker": 2, "leo": -1, "caught_up_ms_ago": 9, "fetched_ms_ago": None,
                         "in_sync": False}])  # fmt: skip
-    said = explain_replicas({1: {"replicas": [alone], "lag_ms_max": 30_000}}, 0)
+    text = explain_replicas({1: {"replicas": [alone], "lag_ms_max": 30_000}}, 0)
 
-    assert said[3:] == [
+    assert text[3:] == [
         "  2        follower  ?      ?    ?       no      ?          never",
         "the high watermark does not move: 1 in sync, and min.insync.replicas is 2",
         "replica 2 is out of the ISR: it has not fetched since broker 1 leads",

@@ -298,7 +298,7 @@ def test_a_commit_is_retried_until_it_succeeds():
         ]
         await coordinator.commit(AT_5)
         assert len(of(cluster, OffsetCommitRequest)) == 4
-        assert cluster.forgotten == 2
+        assert cluster.dropped == 2
 
     as_member(then)
 

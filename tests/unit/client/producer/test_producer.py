@@ -435,7 +435,7 @@ def test_temporary_errors_of_a_coordinator_are_retried():
         ]
         await producer.send("t", b"a")
         await producer.commit_transaction()
-        assert cluster.forgotten == 2
+        assert cluster.dropped == 2
 
     producing(then, transactional_id="x")
 

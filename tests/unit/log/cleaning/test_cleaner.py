@@ -401,7 +401,7 @@ def prepared(world):
 
 def test_an_unchanged_log_has_the_same_stamp(world):
     stamp, job, outcome = prepared(world)
-    keyed(world, (b"c", b"1"))  # an append does not matter
+    keyed(world, (b"c", b"1"))  # an append does not change that
 
     assert Stamp.of(world.log) == stamp
     assert still_fits(world.log, job, outcome)
@@ -423,7 +423,7 @@ def test_a_log_with_another_leader_epoch_has_another_stamp(world):
 
 def test_a_deleted_log_has_no_stamp(world):
     prepared(world)
-    world.log.gone = True
+    world.log.removed = True
 
     assert Stamp.of(world.log) is None
 

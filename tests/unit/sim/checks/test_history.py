@@ -1,4 +1,4 @@
-"""What clients saw is held against what they were told before."""
+"""Records and offsets that clients see are compared with earlier responses."""
 
 import pytest
 
@@ -17,8 +17,8 @@ class Stage:
         for key in keys:
             self.history.sending(key, self.topic, 0, idempotent=idempotent)
 
-    def told(self, high_watermark, log_start=0, *, floor=None):
-        floor = floor or self.history.floor(self.facts, "life")
+    def answered(self, high_watermark, log_start=0, *, floor=None):
+        floor = floor or self.history.floor(self.facts, "process")
         self.history.watermarks(
             self.facts, floor, high_watermark=high_watermark, log_start=log_start, where="x"
         )
@@ -57,7 +57,7 @@ def test_another_producers_record_may_be_there_twice(stage):
     assert stage.violations == []
 
 
-def test_what_nobody_sent_here_is_not_read_here(stage):
+def test_a_record_that_was_sent_elsewhere_is_a_violation(stage):
     other = Facts(stage.topic, 1)
     stage.send(b"a")
     stage.history.seen(other, 0, b"a", "a reader")
@@ -76,30 +76,30 @@ def test_what_the_power_took_may_be_replaced_and_nothing_else(stage):
     assert len(stage.violations) == 2  # another record there, and the same one twice
 
 
-def test_watermarks_do_not_fall_below_what_was_known_when_asked(stage):
-    early = stage.history.floor(stage.facts, "life")
-    stage.told(10)
-    stage.told(7, floor=early)
+def test_watermarks_do_not_fall_below_the_floor_of_the_request(stage):
+    early = stage.history.floor(stage.facts, "process")
+    stage.answered(10)
+    stage.answered(7, floor=early)
     assert stage.violations == []
-    stage.told(9)
+    stage.answered(9)
     assert "high watermark 9; it was 10" in stage.violations[0]
 
 
-def test_nothing_is_deleted_that_nobody_asked_to_delete(stage):
+def test_a_deletion_that_no_client_requested_is_a_violation(stage):
     stage.facts.delete_asked = 4
-    stage.told(10, 4)
+    stage.answered(10, 4)
     assert stage.violations == []
-    stage.told(10, 5)
+    stage.answered(10, 5)
     assert "no client deleted" in stage.violations[0]
 
 
-def test_a_log_start_may_fall_in_another_life_only(stage):
+def test_a_log_start_may_fall_only_after_a_restart(stage):
     stage.facts.delete_asked = 4
-    stage.told(10, 4)
-    stage.told(10, 0, floor=stage.history.floor(stage.facts, "the next life"))
+    stage.answered(10, 4)
+    stage.answered(10, 0, floor=stage.history.floor(stage.facts, "the next process"))
     assert stage.violations == []
-    stage.told(10, 4)
-    stage.told(10, 3)
+    stage.answered(10, 4)
+    stage.answered(10, 3)
     assert "log start 3; it was 4" in stage.violations[0]
 
 
@@ -123,7 +123,7 @@ def test_batches_are_read_up_to_the_first_that_is_damaged():
     assert [(header.base_offset, found) for header, found in read] == [(0, (b"a",)), (1, (b"b",))]
 
 
-def test_a_value_that_is_another_keys_is_none():
+def test_a_value_of_another_key_is_not_intact():
     batch = build_batch([Record(b"a", value_of(b"b"), 0)])
     ((_, found),) = read_batches(memoryview(batch))
     assert found == (None,)

@@ -44,7 +44,7 @@ def test_so_may_the_one_that_is_going_on():
     assert not is_left_open(producer(epoch=5), coordinated(State.ONGOING, epoch=5))
 
 
-def test_a_coordinator_that_has_lost_leadership_and_knows_only_the_one_before_says_nothing():
+def test_a_coordinator_that_has_lost_leadership_does_not_count():
     assert not is_left_open(producer(epoch=5), coordinated(State.COMPLETE_COMMIT, epoch=5))
 
 

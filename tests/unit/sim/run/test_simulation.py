@@ -1,4 +1,4 @@
-"""What a simulation takes for a violation besides what its checkers say."""
+"""Violations of a simulation besides those of its checkers."""
 
 import errno
 
@@ -18,5 +18,5 @@ def test_a_task_of_a_broker_that_fails_is_one_whatever_the_error(monkeypatch, er
         raise error
 
     monkeypatch.setattr(FeatureShell, "run", run)
-    (said, *_) = simulate(1, Options(seconds=3, only=frozenset())).violations
-    assert "logged: features failed" in said
+    (text, *_) = simulate(1, Options(seconds=3, only=frozenset())).violations
+    assert "logged: features failed" in text

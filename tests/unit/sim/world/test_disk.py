@@ -1,4 +1,4 @@
-"""What the simulated disk forgets, tears and refuses; what every disk does is in the contract."""
+"""Data that the simulated disk loses, tears and refuses; the rest is in the contract test."""
 
 import errno
 import random
@@ -47,7 +47,7 @@ def after_power_loss(prepare, seeds=60):
     return found
 
 
-def test_a_process_that_dies_leaves_the_page_cache():
+def test_a_killed_process_leaves_the_page_cache():
     stage = Stage()
     stage.disk.create("/d/a").write(0, (b"x" * 1000,))
     stage.disk.crash(Crash.PROCESS)

@@ -78,7 +78,7 @@ def test_bytes_arrive_in_order_whatever_the_delays(seed):
     play(story, seed)
 
 
-def test_nobody_listens():
+def test_a_port_without_a_listener_refuses():
     async def story(stage):
         with pytest.raises(ConnectionRefusedError):
             await stage.client.create_task(stage._connect())

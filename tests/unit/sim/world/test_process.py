@@ -103,7 +103,7 @@ def test_tasks_that_are_started_behind_the_loops_back_die_with_it():
     on_simulated_loop(scenario())
 
 
-def test_a_process_knows_who_it_is_wherever_it_is_entered():
+def test_a_process_is_the_current_one_wherever_it_is_entered():
     async def scenario():
         loop, names = asyncio.get_running_loop(), []
 
@@ -144,7 +144,7 @@ def test_its_disk_ends_it_in_the_middle_of_a_callback_or_of_a_task():
     run(scenario())
 
 
-def test_what_fails_in_the_moment_of_death_is_not_heard():
+def test_an_error_in_the_moment_of_the_kill_is_not_reported():
     async def scenario():
         loop = asyncio.get_running_loop()
         process, log = MortalLoop(loop), []

@@ -107,11 +107,11 @@ def main(arguments: Sequence[str]) -> int:
         settings = ConsumerSettings.from_properties(properties, client_id="console-consumer")
         return asyncio.run(_consume(settings, plan, formatter))
     except (OdradekError, ConnectionError) as error:
-        said = "Authentication failed: terminating consumer process"
+        text = "Authentication failed: terminating consumer process"
         if not isinstance(error, AuthenticationError):
-            said = "Unknown error when running consumer: "
+            text = "Unknown error when running consumer: "
         sys.stdout.flush()
-        print(log_line("ERROR", said, _LOGGER), file=sys.stderr)
+        print(log_line("ERROR", text, _LOGGER), file=sys.stderr)
         print(java_text(error) if isinstance(error, FlagError) else in_java_words(error),
               file=sys.stderr)  # fmt: skip
         return 1

@@ -49,7 +49,7 @@ class LineReader:
         self._headers_separator = properties.get("headers.separator", ",")
         self._header_key_separator = properties.get("headers.key.separator", ":")
         self._line = 0
-        said = {
+        separators = {
             "null.marker": self._null,
             "headers.delimiter": self._headers_delimiter,
             "headers.separator": self._headers_separator,
@@ -57,7 +57,7 @@ class LineReader:
             "key.separator": self._key_separator,
         }
         for one, other in _PAIRS:
-            if said[one] is not None and said[one] == said[other]:
+            if separators[one] is not None and separators[one] == separators[other]:
                 raise LineError(f"{one} and {other} may not be equal")
 
     def parse(self, line: str) -> Parsed:

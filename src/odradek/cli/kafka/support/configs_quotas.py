@@ -50,11 +50,11 @@ async def describe_clients(cluster: Cluster, types: Sequence[str], names: Sequen
     """Print quotas of users and clients, and SCRAM credentials of users."""
     await _print_quotas(cluster, types, names)
     if "clients" not in types and "" not in names:
-        for user, told in (await describe_scram(cluster, names)).items():
-            if isinstance(told, ApiError):
-                _print_scram_error(user, told, asked=bool(names))
+        for user, credentials in (await describe_scram(cluster, names)).items():
+            if isinstance(credentials, ApiError):
+                _print_scram_error(user, credentials, asked=bool(names))
                 continue
-            text = ", ".join(f"{name}=iterations={iterations}" for name, iterations in told)
+            text = ", ".join(f"{name}=iterations={iterations}" for name, iterations in credentials)
             print(f"SCRAM credential configs for user-principal '{user}' are {text}")
 
 
@@ -84,8 +84,8 @@ async def _print_quotas(cluster: Cluster, types: Sequence[str], names: Sequence[
         )
         by_key = dict(values)
         keys = hash_order(by_key, string_hash, expected=len(by_key))
-        told = ", ".join(f"{key}={double(by_key[key])}" for key in keys)
-        print(f"Quota configs for {whose} are {told}")
+        shown = ", ".join(f"{key}={double(by_key[key])}" for key in keys)
+        print(f"Quota configs for {whose} are {shown}")
 
 
 def _entity_hash(entity: QuotaEntity) -> int:

@@ -129,14 +129,14 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         ),
     ],
 )
-def test_what_does_not_go_is_said_as_kafka_says_it(tool, arguments, complaint, capsys, monkeypatch):
+def test_errors_have_kafkas_wording(tool, arguments, complaint, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
 
     assert run_tool(tool, arguments) == 1
 
-    said = capsys.readouterr()
-    assert complaint in said.err
-    assert said.out == ""
+    text = capsys.readouterr()
+    assert complaint in text.err
+    assert text.out == ""
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_moments_are_written_as_java_writes_them(pattern, shown):
     assert java_date(int(moment) * 1000 + 7, pattern) == shown
 
 
-def test_who_is_ahead_of_the_rate_is_held_back():
+def test_a_sender_above_the_rate_is_held_back():
     throttle = Throttle(10, 0.0)
 
     assert throttle.is_ahead(20, 1.0)

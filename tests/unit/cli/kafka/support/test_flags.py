@@ -30,7 +30,7 @@ def parser():
         ["--list", "--list", "--topic", "a"],
     ],
 )
-def test_one_thing_can_be_said_in_many_ways(parser, words):
+def test_an_option_can_be_written_in_many_ways(parser, words):
     flags = parser.parse(words)
 
     assert flags.has("list")
@@ -70,7 +70,7 @@ def test_what_is_no_option_is_left_alone(parser):
         (["--topic"], "Option topic requires an argument"),
     ],
 )
-def test_what_is_wrong_is_said_in_joptsimples_words(parser, words, complaint):
+def test_errors_have_joptsimples_wording(parser, words, complaint):
     with pytest.raises(FlagError, match=f"^{complaint}$"):
         parser.parse(words)
 
@@ -84,7 +84,7 @@ def test_one_value_is_not_several(parser):
 
 
 @pytest.mark.parametrize("text", ["x", "", "1.5", "2147483648", "--1"])
-def test_a_number_that_is_none_is_refused(parser, text):
+def test_a_value_that_is_not_a_number_is_refused(parser, text):
     with pytest.raises(FlagError, match=f"Cannot parse argument '{text}' of option time"):
         parser.parse(["--time", text]).integer("time")
 
@@ -110,7 +110,7 @@ def test_help_names_every_option_and_ends_with_code_1(parser):
     assert max(map(len, usage.splitlines())) <= 80
 
 
-def test_the_version_is_told_with_code_0(parser, capsys):
+def test_the_version_is_printed_with_code_0(parser, capsys):
     with pytest.raises(SystemExit) as end:
         parser.begin(["--version"])
     assert end.value.code == 0

@@ -37,7 +37,7 @@ def test_what_is_exported_can_be_read_again(file):
         ("g,x,1\n", "Cannot parse argument 'x' of option .* line 1"),
     ],
 )
-def test_a_line_that_is_none_is_named(file, text, complaint):
+def test_an_invalid_line_is_named(file, text, complaint):
     with pytest.raises((ToolError, FlagError), match=complaint):
         read_csv(file(text), group="a")
 
@@ -73,6 +73,6 @@ def test_a_rule_takes_partitions_without_the_end_of_its_range(rule, taken):
     assert [n for n in range(4) if accept(TopicPartition("g", n))] == taken
 
 
-def test_a_rule_that_is_none_is_refused():
+def test_an_invalid_rule_is_refused():
     with pytest.raises(ToolError, match="Invalid rule specification: g:x"):
         get_offsets._rule("g:x")
