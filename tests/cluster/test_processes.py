@@ -34,7 +34,7 @@ def sleeper(system, tmp_path):
     yield process
     os.close(read_end)
     processes.send(process, signal.SIGKILL)
-    processes.wait_until_gone(process, timeout_s=10)
+    processes.wait_until_ended(process, timeout_s=10)
 
 
 def wait_for(condition):
@@ -56,7 +56,7 @@ def test_a_process_runs_pauses_continues_and_ends(sleeper):
     wait_for(lambda: not processes.is_paused(sleeper))
 
     assert processes.send(sleeper, signal.SIGTERM)
-    assert processes.wait_until_gone(sleeper, timeout_s=10)
+    assert processes.wait_until_ended(sleeper, timeout_s=10)
     assert not processes.send(sleeper, signal.SIGTERM)
 
 
@@ -69,7 +69,7 @@ def test_another_start_time_is_another_process(sleeper):
 
 
 def test_waiting_ends_after_the_timeout(sleeper):
-    assert not processes.wait_until_gone(sleeper, timeout_s=0.02)
+    assert not processes.wait_until_ended(sleeper, timeout_s=0.02)
 
 
 @pytest.mark.usefixtures("system")
@@ -80,7 +80,7 @@ def test_a_child_that_was_not_waited_for_has_ended_and_is_reaped(tmp_path):
     assert os.read(read_end, 1) == b""  # it has ended, and with it its end of the pipe
     os.close(read_end)
 
-    assert processes.wait_until_gone(child, timeout_s=10)
+    assert processes.wait_until_ended(child, timeout_s=10)
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)
 
@@ -93,7 +93,7 @@ def test_a_process_has_a_session_of_its_own_and_its_output_goes_to_the_log(tmp_p
     os.close(write_end)
     with open(read_end) as pipe:
         assert pipe.read() == "reported"
-    assert processes.wait_until_gone(child, timeout_s=10)
+    assert processes.wait_until_ended(child, timeout_s=10)
 
     session, output = (tmp_path / "log").read_text().split()
     assert (int(session), output) == (child.pid, "said")

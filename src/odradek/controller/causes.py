@@ -56,7 +56,7 @@ class Cause:
 
 
 class Verdict(Enum):
-    """What was decided."""
+    """The kinds of decisions, with their texts in the state-change log."""
 
     LEADER_ELECTED = "leader elected"
     LEADER_ELECTED_UNCLEAN = "leader elected from outside the ISR"

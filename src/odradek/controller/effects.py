@@ -66,7 +66,7 @@ class RemoveReassignments:
 
 @dataclass(frozen=True, slots=True)
 class RemoveElections:
-    """Remove `/admin/preferred_replica_election`."""
+    """Delete `/admin/preferred_replica_election` after its elections."""
 
 
 @dataclass(frozen=True, slots=True)

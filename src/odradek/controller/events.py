@@ -125,7 +125,7 @@ class IsrChange:
 
 @dataclass(frozen=True, slots=True)
 class IsrChangesRequested:
-    """AlterPartition."""
+    """AlterPartition: leaders request other ISRs."""
 
     broker: int
     broker_epoch: int

@@ -143,7 +143,7 @@ class ElectAsRequested:
 
 @dataclass(frozen=True, slots=True)
 class AnswerElections:
-    """Answer ElectLeaders."""
+    """Answer the ElectLeaders request after its elections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class DeleteReplicas:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReassignments:
-    """Answer AlterPartitionReassignments."""
+    """Answer AlterPartitionReassignments after the new assignments are stored."""
 
     refusals: Mapping[TopicPartition, Refusal | None]
     wanted: Assignments

@@ -23,7 +23,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """To `Join`."""
+    """The answer to `Join`: the member's id and generation."""
 
     error: ErrorCode
     member_id: str
@@ -36,7 +36,7 @@ class JoinAnswer(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """To `Sync`."""
+    """The answer to `Sync`: the member's assignment."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -45,7 +45,7 @@ class SyncAnswer(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """To `Heartbeat`."""
+    """The answer to `Heartbeat`: no more than an error."""
 
     error: ErrorCode
 

@@ -55,7 +55,7 @@ class Sync:
 
 
 class Heartbeat(NamedTuple):
-    """Heartbeat: the session of a member begins anew."""
+    """Heartbeat: the session of a member begins again."""
 
     request: int
     group_id: str
@@ -103,7 +103,7 @@ class Committer(NamedTuple):
 
 
 class CommitOffsets(NamedTuple):
-    """OffsetCommit, TxnOffsetCommit."""
+    """OffsetCommit, or TxnOffsetCommit with the producer's id."""
 
     request: int
     group_id: str
@@ -160,7 +160,7 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineReached:
-    """`next_deadline_ms` is reached."""
+    """A deadline of a member or a rebalance (`next_deadline_ms`) has passed."""
 
 
 Event = (

@@ -137,7 +137,7 @@ class Group:
     # ------------------------------------------------------------------------- state
 
     def enter(self, state: GroupState, *, wall_ms: int) -> None:
-        """Change the state."""
+        """Change to a state that is allowed after the present one."""
         assert self.state in VALID_PREVIOUS[state], (self.group_id, self.state, state)
         self.state = state
         self.state_timestamp_ms = wall_ms

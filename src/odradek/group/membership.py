@@ -90,7 +90,7 @@ class Membership:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _PREPARING else _NONE
 
     def restart_session(self, group: Group, member: Member) -> None:
-        """The session of a member begins anew."""
+        """The session of a member begins again."""
         self._expect(group, member, member.session_timeout_ms)
 
     def _expect(self, group: Group, member: Member, timeout_ms: int) -> None:
@@ -485,7 +485,7 @@ class Membership:
     # ------------------------------------------------------------------------- LeaveGroup
 
     def leave(self, event: Leave) -> None:
-        """Remove members."""
+        """Remove members by LeaveGroup, each with an error of its own."""
         group = self._groups.get(event.group_id)
         if group is None:
             errors = tuple(ErrorCode.UNKNOWN_MEMBER_ID for _ in event.members)

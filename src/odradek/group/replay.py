@@ -1,6 +1,6 @@
 """A coordinator's state from its log: the last record of each key counts.
 
-A group's record has its last stable or empty generation; the sessions of its members begin anew.
+A group's record has its last stable or empty generation; the sessions of its members begin again.
 Offsets of a transaction are committed by its commit marker, in the order in which they were
 appended. A tombstone removes the committed offset and those pending in open transactions, as the
 coordinator that wrote it did and as a compaction of the log does: the offset was deleted with its

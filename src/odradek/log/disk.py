@@ -112,7 +112,7 @@ class Lock(Protocol):
     """A lock on a file, held until the process ends at the latest."""
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, so that another process may take it."""
 
 
 class Disk(Protocol):

@@ -721,7 +721,7 @@ class Log:
         return self.leo == self.clean_leo and not self.cuts and self._flusher.is_idle
 
     def rest(self) -> None:
-        """Close file descriptors."""
+        """Close the file descriptors of all segments until the next use."""
         for segment in self.segments:
             segment.file.rest()
 

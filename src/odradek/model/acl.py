@@ -7,7 +7,7 @@ CLUSTER_NAME: Final = "kafka-cluster"  # the only resource of type CLUSTER
 
 
 class AclOperation(IntEnum):
-    """Kafka's `AclOperation` codes."""
+    """Operations with their codes in requests (Kafka: `AclOperation`)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -27,7 +27,7 @@ class AclOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's `ResourceType` codes."""
+    """Resource types with their codes in requests (Kafka: `ResourceType`)."""
 
     UNKNOWN = 0
     ANY = 1

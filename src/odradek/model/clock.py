@@ -15,7 +15,7 @@ MonotonicMs = NewType("MonotonicMs", int)
 
 
 class Clock(Protocol):
-    """Reads both clocks."""
+    """The wall clock and the monotonic clock of a host."""
 
     def wall_ms(self) -> WallMs:
         """Milliseconds since the Unix epoch, by the host's clock. May jump either way."""

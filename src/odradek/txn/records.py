@@ -29,7 +29,7 @@ _STORED: Final = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
 
 
 class StoredTransaction(NamedTuple):
-    """A record, decoded."""
+    """A decoded record of `__transaction_state`."""
 
     transactional_id: str
     transaction: Transaction | None  # None: a tombstone

@@ -278,7 +278,7 @@ def completed(transaction: Transaction, *, now_ms: int) -> Transaction:
 
 
 def dead(transaction: Transaction) -> Transaction:
-    """The id expires."""
+    """The transaction of an expired transactional id, before its tombstone is written."""
     _check(transaction, State.DEAD)
     return replace(transaction, state=State.DEAD)
 

@@ -464,7 +464,7 @@ def check_may_grow(topic: str) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"The number of partitions of {topic} cannot be changed: {keys} are hashed over it, "
             "and what is stored of them would no longer be found. Only a topic that is created "
-            f"anew gets another number ({_COUNT_OPTIONS[topic]}).",
+            f"again gets another number ({_COUNT_OPTIONS[topic]}).",
         )
 
 

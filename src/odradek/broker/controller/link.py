@@ -17,7 +17,7 @@ Handler = Callable[[Message], Awaitable[Message]]
 
 
 class ControllerLink:
-    """Asks the controller."""
+    """Sends requests to the present controller, and follows when another is elected."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ControllerLink:
         return await self._to(controller).ask(request)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the controller; waiting requests fail."""
         if self._peer is not None:
             self._peer.close()
 

@@ -483,7 +483,7 @@ class ControllerShell:
         return stat is not None and stat.created_id == broker.broker_epoch
 
     async def _remove_notices(self, store: ControllerStore) -> None:
-        """Notices meant for an earlier controller: what they were about is read anew now."""
+        """Notices meant for an earlier controller: the new controller reads their znodes itself."""
         for path, watch in (
             (layout.LOG_DIR_EVENTS, Watch(self.notice, Notice.LOG_DIRS)),
             (layout.ISR_CHANGES, _ignore),

@@ -127,7 +127,7 @@ class CoordinatorCounts:
         try:
             stored = layout.decode_topic(topic, node[0])
         except CorruptNodeError as error:
-            log.error("there is no coordinator for %s: %s", topic, error)  # noqa: TRY400 - told
+            log.error("there is no coordinator for %s: %s", topic, error)  # noqa: TRY400 - the message is enough
             return True
         noted = _decoded(topic, note)
         count = count_to_use(stored, noted, all_are_ours=self._all_are_ours())
@@ -165,5 +165,5 @@ def _decoded(topic: str, note: tuple[bytes | None, Stat] | None) -> CoordinatorC
     try:
         return layout_odradek.decode_coordinator_count(topic, note[0])
     except CorruptNodeError as error:
-        log.error("%s: written anew", error)  # noqa: TRY400 - told
+        log.error("%s: written again", error)  # noqa: TRY400 - the message is enough
         return None

@@ -417,7 +417,7 @@ class _Append(Waiting):
         self._settle(ErrorCode.NONE if error is None else ErrorCode.NOT_COORDINATOR)
 
     def expire(self) -> None:
-        """`timeout_ms` is over."""
+        """The append was not replicated within `timeout_ms`."""
         if self._outcome is None:
             self._outcome = ErrorCode.REQUEST_TIMED_OUT
         self.look_again()

@@ -51,7 +51,7 @@ Coordinator = CoordinatorLog[TransactionMachine]
 
 
 class MarkerWriter(Protocol):
-    """Writes markers (`TransactionMarkers`)."""
+    """Sends WriteTxnMarkers to the leaders (`TransactionMarkers`)."""
 
     def write(self, coordinator: Coordinator, request: WriteMarkers) -> None:
         """Write them, until all are written or the coordinator has resigned."""
@@ -245,7 +245,7 @@ class TransactionShell:
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     def markers_written(self, coordinator: Coordinator, event: MarkersWritten) -> None:
-        """Outcome of `MarkerWriter.write`."""
+        """Called by `MarkerWriter.write` with the partitions that are done."""
         coordinator.handle(event)
 
     # -------------------------------------------------------------------------- effects

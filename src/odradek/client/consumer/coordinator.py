@@ -118,7 +118,7 @@ class Subscriber(Protocol):
         """The partitions that are assigned now."""
 
     def take_over(self, partitions: Collection[TopicPartition]) -> None:
-        """Replace the assignment."""
+        """Replace the assignment by that of the new generation."""
 
     def positions(self) -> Offsets:
         """The offsets to commit."""

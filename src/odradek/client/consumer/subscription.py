@@ -61,7 +61,7 @@ class SubscriptionState:
     def seek(
         self, partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH
     ) -> None:
-        """Set the position."""
+        """Set the position; records of earlier fetches are dropped."""
         reading = self._assigned[partition]
         self._visits += 1
         reading.visit = self._visits

@@ -23,7 +23,7 @@ _PAUSE_MS_MAX: Final = 400
 
 
 class Client:
-    """One client process."""
+    """A client process with a host, a random generator and connections of its own."""
 
     def __init__(self, cluster: SimulatedCluster, name: str) -> None:
         self.random: random.Random = cluster.randomness(name)

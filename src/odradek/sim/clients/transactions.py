@@ -188,7 +188,7 @@ class FencedError(Exception):
 
 
 class Transactor:
-    """One transactional producer."""
+    """A producer that runs one transaction after the other."""
 
     def __init__(
         self,

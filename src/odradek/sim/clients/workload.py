@@ -114,7 +114,7 @@ class Workload:
         self.violated(f"unexpected answer: {what}")
 
     def violated(self, what: str) -> None:
-        """Report a violation."""
+        """Report a violation to the simulation, which fails then."""
         self.cluster.witness.violated(what)
 
 

@@ -53,7 +53,7 @@ class Witness(Protocol):
         """The broker has opened its logs, and has not received any request."""
 
     def started(self, broker: "SimulatedBroker") -> None:
-        """The broker serves."""
+        """The broker has started and accepts requests."""
 
     def dying(self, broker: "SimulatedBroker") -> None:
         """The process is about to end: its memory can be read for the last time."""

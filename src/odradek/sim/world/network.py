@@ -60,11 +60,11 @@ class SimulatedNetwork:
         """
         for end in list(self._ends):
             if end.peer_name == process.name and end.other.is_gone:
-                end.drop_behind(ConnectionResetError(f"{process.name} has started anew"))
+                end.drop_behind(ConnectionResetError(f"{process.name} has restarted"))
         self._processes[process.name] = process
         return Host(self, process, listens)
 
-    # ------------------------------------------------------------------ what befalls it
+    # --------------------------------------------------------------------------- faults
 
     def hold_up(self, source: str, targets: Iterable[str], by_s: float) -> None:
         """Delay what a host sends to some others from now on, and deliver it even if the host loses
@@ -335,7 +335,7 @@ class _End(asyncio.Transport):
             self._send(what)
             self.drop(None)
 
-    # --------------------------------------------------------------- what befalls it
+    # ------------------------------------------------------------------------ faults
 
     def drop(self, error: Exception | None) -> None:
         """The connection has ended; the process is notified when it runs."""

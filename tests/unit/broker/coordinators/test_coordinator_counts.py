@@ -213,6 +213,6 @@ def test_a_damaged_count_is_written_again(data, caplog):
         await stage.store.create(NOTE, data, make_parents=True)
         assert (await stage.broker()).of(GROUP_TOPIC) == 5
         assert await stage.note() == CoordinatorCount(A, 5)
-        assert "written anew" in caplog.text
+        assert "written again" in caplog.text
 
     play(story)
