@@ -6,11 +6,11 @@ from odradek.controller.causes import Decision
 
 
 class ControllerOptions(Protocol):
-    """The options a controller goes by, as they are at the moment."""
+    """The present options of a controller."""
 
     @property
     def deletion_enabled(self) -> bool:
-        """`delete.topic.enable`."""
+        """Whether topics may be deleted (`delete.topic.enable`)."""
 
     @property
     def isr_min(self) -> int:
@@ -22,22 +22,22 @@ class ControllerOptions(Protocol):
 
     @property
     def rebalance_enabled(self) -> bool:
-        """`auto.leader.rebalance.enable`."""
+        """Whether preferred leaders are elected periodically (`auto.leader.rebalance.enable`)."""
 
     @property
     def rebalance_interval_seconds(self) -> int:
-        """`leader.imbalance.check.interval.seconds`."""
+        """The time between checks (`leader.imbalance.check.interval.seconds`)."""
 
     @property
     def rebalance_percentage(self) -> int:
-        """`leader.imbalance.per.broker.percentage`."""
+        """The share of non-preferred leaders (`leader.imbalance.per.broker.percentage`)."""
 
 
 class Journal(Protocol):
-    """Where it is written down what was decided, and what happened to the decider."""
+    """Gets the controller's decisions, and the events of its own terms."""
 
     def record(self, decision: Decision) -> None:
         """A decision, with its cause."""
 
     def note(self, text: str) -> None:
-        """Something an operator may want to know."""
+        """An event in a controller's own term, for operators."""
