@@ -122,7 +122,7 @@ class GroupLife(RuleBasedStateMachine):
                 if isinstance(answer, SyncAnswer) and answer.assignment and not answer.error:
                     self.given(*map(int, answer.assignment.split(b":")))
                 if client is not None and not self.loses_answers:
-                    self.answered(client, answer)
+                    self.take_answer(client, answer)
             case Append():
                 self.log += [(key, value, effect.producer_id) for key, value in effect.records]
                 self.waiting.append((len(self.log), effect))
@@ -137,7 +137,7 @@ class GroupLife(RuleBasedStateMachine):
         assert generation == self.machine.groups["g"].generation, "an old assignment"
         self.newest_given = max(self.newest_given, generation)
 
-    def answered(self, client, answer):
+    def take_answer(self, client, answer):
         if isinstance(answer, JoinAnswer):
             client.joined = client.synced = False
             if answer.error is ErrorCode.NONE:
