@@ -155,7 +155,7 @@ class Partition:
             InvariantError: something does not hold.
         """
         name, log, leader = self.topic_partition, self.log, self.leader
-        if log is not None and not log.gone:
+        if log is not None and not log.removed:
             log.validate()
         leads = self.error is ErrorCode.NONE
         hold(leads is (leader is not None), name, "it is served if and only if it is led here")
