@@ -16,7 +16,7 @@ from typing import Final
 
 from odradek.group.effects import KeyAndValue, PartitionsAnswer
 from odradek.group.events import CommitOffsets, Committer, DeleteOffsets
-from odradek.group.group import Group, GroupState
+from odradek.group.group import UNKNOWN_MS, Group, GroupState
 from odradek.group.membership import Membership
 from odradek.group.options import GroupOptions
 from odradek.group.outbox import OffsetsAppend, Outbox
@@ -246,7 +246,7 @@ class Commits:
         """Append the tombstones; the group's own, too, if nothing of it is left."""
         keys = [encode_offset_key(group.group_id, *partition) for partition in partitions]
         if group.state is GroupState.EMPTY and not group.offsets and not group.pending_joins:
-            group.enter(GroupState.DEAD, wall_ms=-1)
+            group.enter(GroupState.DEAD, wall_ms=UNKNOWN_MS)
             del self._groups[group.group_id]
             if group.generation:  # else there is no record of it
                 keys.append(encode_group_key(group.group_id))

@@ -27,6 +27,7 @@ from odradek.group.protocols import (
     choose_protocol,
     subscribed_topics,
 )
+from odradek.model.clock import WallMs
 from odradek.model.errors import ErrorCode
 from odradek.model.invariants import hold
 from odradek.wire.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
@@ -42,6 +43,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
+UNKNOWN_MS: Final = WallMs(-1)
 _ALL: Final = frozenset(GroupState)
 _WITHOUT_MEMBERS: Final = frozenset({GroupState.EMPTY, GroupState.DEAD})
 _WITH_PROTOCOL: Final = frozenset({GroupState.COMPLETING_REBALANCE, GroupState.STABLE})
@@ -110,7 +112,7 @@ class Group:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        self.state_timestamp_ms = -1  # wall time; -1: not known
+        self.state_timestamp_ms = UNKNOWN_MS  # of the last change of the state
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -129,14 +131,14 @@ class Group:
         self.sync_deadline_ms: int | None = None
         self.storing: int | None = None  # the generation whose assignment is being stored
         self.rebalance_reason = ""  # of the last rebalance; "": there was none since loading
-        self.rebalance_ms = -1  # when it began (wall time)
+        self.rebalance_ms = UNKNOWN_MS  # when it began
         self.subscribed: frozenset[str] | None = None  # None: unknown
         self.offsets = Offsets()
         self._supporters: Counter[str] = Counter()  # how many members support a protocol
 
     # ------------------------------------------------------------------------- state
 
-    def enter(self, state: GroupState, *, wall_ms: int) -> None:
+    def enter(self, state: GroupState, *, wall_ms: WallMs) -> None:
         """Change to a state that is allowed after the present one."""
         assert self.state in VALID_PREVIOUS[state], (self.group_id, self.state, state)
         self.state = state
@@ -167,7 +169,7 @@ class Group:
         """Whether all members wait for the next generation, and no member id is unused."""
         return len(self.members) == self.awaiting_join and not self.pending_joins
 
-    def next_generation(self, *, wall_ms: int) -> None:
+    def next_generation(self, *, wall_ms: WallMs) -> None:
         """Begin a generation with the members that there are."""
         self.generation += 1
         self.pending_syncs.clear()
@@ -368,7 +370,7 @@ class Group:
         if value is None:
             value = GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None)
         self.state = GroupState.STABLE if value.members else GroupState.EMPTY
-        self.state_timestamp_ms = value.current_state_timestamp
+        self.state_timestamp_ms = WallMs(value.current_state_timestamp)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol or "" if value.members else value.protocol

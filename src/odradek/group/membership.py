@@ -318,21 +318,21 @@ class Membership:
             self._rebalance(group, reason)
 
     def _rebalance(self, group: Group, reason: str) -> None:
-        now_ms = self._out.now.monotonic_ms
+        monotonic_ms = self._out.now.monotonic_ms
         if group.state is _COMPLETING:
             self._give_up_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.sync_deadline_ms = None
         if group.state is GroupState.EMPTY:
             delay_ms = self._options.initial_rebalance_delay_ms
             joining = Joining(
-                now_ms + delay_ms,
+                monotonic_ms + delay_ms,
                 is_initial=True,
                 delay_ms=delay_ms,
                 remaining_ms=max(group.rebalance_timeout_ms - delay_ms, 0),
             )
             group.member_added = False
         else:
-            joining = Joining(now_ms + group.rebalance_timeout_ms)
+            joining = Joining(monotonic_ms + group.rebalance_timeout_ms)
         self._out.note(
             f"group {group.group_id} rebalances from {group.state.value}, "
             f"generation {group.generation}: {reason}"
@@ -394,7 +394,7 @@ class Membership:
             f"group {group.group_id} begins generation {group.generation} "
             f"with {len(group.members)} members"
         )
-        now_ms = self._out.now.monotonic_ms
+        monotonic_ms = self._out.now.monotonic_ms
         for member in group.members.values():
             if member.join_request is not None:
                 leads = member.member_id == group.leader
@@ -404,7 +404,7 @@ class Membership:
             self.restart_session(group, member)
             member.is_new = False
             group.pending_syncs.add(member.member_id)
-        group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
+        group.sync_deadline_ms = monotonic_ms + group.rebalance_timeout_ms
         self._set_timer(group.sync_deadline_ms, group, group.generation)
 
     # -------------------------------------------------------------------------- SyncGroup
@@ -536,8 +536,8 @@ class Membership:
 
     def deadline_reached(self) -> None:
         """End the sessions and rebalances whose time is over."""
-        now_ms = self._out.now.monotonic_ms
-        while self._timers and self._timers[0][0] <= now_ms:
+        monotonic_ms = self._out.now.monotonic_ms
+        while self._timers and self._timers[0][0] <= monotonic_ms:
             deadline_ms, _, group_id, whose = heappop(self._timers)
             group = self._groups.get(group_id)
             if group is None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 
 from odradek.group.records import NO_TIMESTAMP, CommittedOffset
+from odradek.model.clock import WallMs
 from odradek.model.invariants import hold
 from odradek.model.partition import TopicPartition
 
@@ -173,7 +174,7 @@ class Offsets:
     def expired(
         self,
         *,
-        wall_ms: int,
+        wall_ms: WallMs,
         retention_ms: int,
         since: Callable[[CommittedOffset], int],
         spared: frozenset[str] = frozenset(),

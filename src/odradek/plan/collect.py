@@ -16,6 +16,7 @@ import odradek.client.admin.partitions as admin_partitions
 import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import LATEST, MAX_TIMESTAMP, ListedOffset, try_to_list_offsets
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
@@ -157,14 +158,14 @@ class Reported(NamedTuple):
 
 
 async def facts_of(
-    cluster: Cluster, reported: Reported, *, resolving: Resolve = resolve, now_ms: int | None = None
+    cluster: Cluster, reported: Reported, *, resolving: Resolve = resolve
 ) -> ClusterFacts:
     """All facts for the doctor.
 
     Raises:
         ApiError, ConnectionError: the cluster does not answer at all.
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    wall_ms = WallMs(time.time_ns() // 1_000_000)
     picture = await picture_of(cluster, sizes=False)
     state = await admin.describe_cluster(cluster)
     unknown: dict[str, str] = {}
@@ -211,7 +212,7 @@ async def facts_of(
         groups=groups if isinstance(groups, list) else [],
         open_transactions=transactions if isinstance(transactions, dict) else {},
         newest_timestamps=newest if isinstance(newest, dict) else {},
-        now_ms=now_ms,
+        wall_ms=wall_ms,
         unknown=unknown,
         reports=reported.reports,
         coordinated=reported.coordinated,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from odradek.model.clock import WallMs
+
 SHOWN: Final = 3  # names listed before "and N more"
 _STATES: Final = {
     "paused": "its process is paused (SIGSTOP)",
@@ -34,10 +36,10 @@ def brokers(ids: Iterable[int]) -> str:
     return f"brokers {', '.join(names[:-1])} and {names[-1]}"
 
 
-def clock(at_ms: int, now_ms: int) -> str:
+def clock(at_ms: int, wall_ms: WallMs) -> str:
     """A moment in local time, without the day if that is today."""
     at = datetime.fromtimestamp(at_ms / 1000).astimezone()
-    today = datetime.fromtimestamp(now_ms / 1000).astimezone().date()
+    today = datetime.fromtimestamp(wall_ms / 1000).astimezone().date()
     return f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
 
 

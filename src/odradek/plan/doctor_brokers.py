@@ -219,7 +219,7 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
         for refusal in report["refusals"]:
             what, count = refusal["what"], refusal["count"]
             advice = _advice(what)
-            if facts.now_ms - refusal["last_ms"] > _RECENT_MS or advice is None:
+            if facts.wall_ms - refusal["last_ms"] > _RECENT_MS or advice is None:
                 continue
             if "NOT_LEADER" in what and count < _TRANSIENT_MIN:
                 continue  # one election causes a few of them
@@ -285,7 +285,7 @@ def _controllers(facts: ClusterFacts) -> Iterator[Finding]:
         if e["verdict"] is None
         and e["says"].startswith("controller epoch ")
         and e["says"].endswith(" begins")
-        and e["at_ms"] > facts.now_ms - _FLAPPING_MS
+        and e["at_ms"] > facts.wall_ms - _FLAPPING_MS
     ]
     if len(began) <= _FLAPPING:
         return
@@ -307,7 +307,7 @@ def _emptied(facts: ClusterFacts) -> Iterator[Finding]:
     latest = {
         e["broker"]: e
         for e in facts.journal
-        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.now_ms - _RECENT_MS
+        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.wall_ms - _RECENT_MS
     }
     for broker, entry in sorted(latest.items()):
         missing = [

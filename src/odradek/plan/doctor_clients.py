@@ -13,11 +13,11 @@ _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 
 
 def _transactions(facts: ClusterFacts) -> Iterator[Finding]:
-    oldest_ms = facts.now_ms - facts.transaction_max_timeout_ms - HANGING_SLACK_MS
+    oldest_ms = facts.wall_ms - facts.transaction_max_timeout_ms - HANGING_SLACK_MS
     for partition, producers in sorted(facts.open_transactions.items()):
         for producer in producers:
             if producer.coordinated:
-                if 0 <= producer.started_ms < facts.now_ms - facts.patience_ms:
+                if 0 <= producer.started_ms < facts.wall_ms - facts.patience_ms:
                     yield _open(facts, partition, producer)
             elif producer.last_timestamp < oldest_ms:
                 yield _hanging(facts, partition, producer)
@@ -63,7 +63,7 @@ def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenProducer
 def _groups(facts: ClusterFacts) -> Iterator[Finding]:
     lag = {group.name: group.lag for group in facts.groups}
     where = facts.caller.options or f" --bootstrap-server {facts.caller.bootstrap}"
-    oldest_ms = facts.now_ms - facts.patience_ms
+    oldest_ms = facts.wall_ms - facts.patience_ms
     for group in sorted(facts.coordinated, key=lambda g: str(g["group"])):
         name, since_ms = group["group"], group["since_ms"]
         if since_ms > oldest_ms:
@@ -116,11 +116,11 @@ def _future(facts: ClusterFacts) -> Iterator[Finding]:
     future = {
         partition: timestamp
         for partition, timestamp in facts.newest_timestamps.items()
-        if timestamp > facts.now_ms + FUTURE_MS
+        if timestamp > facts.wall_ms + FUTURE_MS
     }
     for topic in sorted({partition.topic for partition in future}):
         partitions = [partition for partition in future if partition.topic == topic]
-        hours = (max(future[partition] for partition in partitions) - facts.now_ms) / 3_600_000
+        hours = (max(future[partition] for partition in partitions) - facts.wall_ms) / 3_600_000
         yield Finding(
             Severity.WARNING,
             "retention",

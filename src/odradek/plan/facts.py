@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.commands import Caller, clock, some
@@ -104,7 +105,7 @@ class ClusterFacts:
     transaction_max_timeout_ms: int = 900_000
     # The largest timestamp of each partition of topics with retention by time.
     newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
-    now_ms: int = 0
+    wall_ms: WallMs = WallMs(0)
     unknown: Mapping[str, str] = field(default_factory=dict)
     # Reports of Odradek brokers only.
     reports: Mapping[int, Report] = field(default_factory=dict)  # `broker`, by broker
@@ -115,7 +116,7 @@ class ClusterFacts:
     disk_percent: float = DISK_PERCENT
 
     def clock(self, at_ms: int) -> str:
-        return clock(at_ms, self.now_ms)
+        return clock(at_ms, self.wall_ms)
 
     def since(self, at_ms: int | None) -> str:
         """` since 10:01:00`, or "" where the time is not known."""

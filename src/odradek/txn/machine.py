@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from odradek.model.clock import Now
+from odradek.model.clock import Now, WallMs
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.model.invariants import hold
 from odradek.model.partition import TopicPartition
@@ -289,7 +289,7 @@ class TransactionMachine:
                 self._entries[stored.transactional_id] = _Entry(stored.transaction)
         return effects
 
-    def _loaded(self, wall_ms: int) -> list[Effect]:
+    def _loaded(self, wall_ms: WallMs) -> list[Effect]:
         """Go on with what an earlier coordinator has decided."""
         self._is_loaded = True
         prepared_ones = [entry for entry in self._entries.values() if entry.current.is_prepared]
@@ -313,7 +313,7 @@ class TransactionMachine:
     # ------------------------------------------------------------------------ InitProducerId
 
     def _init_producer_id(  # noqa: PLR0911 - one for each answer
-        self, event: InitProducerId, wall_ms: int
+        self, event: InitProducerId, wall_ms: WallMs
     ) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         expected = None if event.producer_id == NO_PRODUCER_ID else event.producer_epoch
@@ -336,14 +336,14 @@ class TransactionMachine:
         if transaction.is_prepared:
             return [_without_id(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
         if transaction.state is State.ONGOING:
-            ended = fenced(transaction, now_ms=wall_ms)
+            ended = fenced(transaction, wall_ms=wall_ms)
             return self._write(entry, ended, event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
         begun = initialized(
             transaction,
             timeout_ms=event.timeout_ms,
             expected_epoch=expected,
             fresh_producer_id=event.fresh_producer_id,
-            now_ms=wall_ms,
+            wall_ms=wall_ms,
         )
         if isinstance(begun, ErrorCode):
             return [_without_id(event.request, begun)]
@@ -351,7 +351,7 @@ class TransactionMachine:
 
     # ------------------------------------------------------------------------- AddPartitions
 
-    def _add_partitions(self, event: AddPartitions, wall_ms: int) -> list[Effect]:
+    def _add_partitions(self, event: AddPartitions, wall_ms: WallMs) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         if entry is None:
             return [_without_id(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
@@ -373,7 +373,7 @@ class TransactionMachine:
             grown = with_partitions(
                 transaction,
                 event.partitions,
-                now_ms=wall_ms,
+                wall_ms=wall_ms,
                 client_version=event.client_version,
             )
             return self._write(entry, grown, event.request)
@@ -381,7 +381,7 @@ class TransactionMachine:
 
     # ------------------------------------------------------------------------ EndTransaction
 
-    def _end_transaction(self, event: EndTransaction, wall_ms: int) -> list[Effect]:
+    def _end_transaction(self, event: EndTransaction, wall_ms: WallMs) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         if entry is None:
             return [_without_id(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
@@ -394,7 +394,7 @@ class TransactionMachine:
             ending = prepared(
                 transaction,
                 commit=event.commit,
-                now_ms=wall_ms,
+                wall_ms=wall_ms,
                 client_version=event.client_version,
                 fresh_producer_id=event.fresh_producer_id if transaction.is_exhausted else None,
             )
@@ -417,7 +417,7 @@ class TransactionMachine:
         written = None if change.state is State.DEAD else change
         return [Append(change.transactional_id, written)]
 
-    def _appended(self, event: Appended, wall_ms: int) -> list[Effect]:
+    def _appended(self, event: Appended, wall_ms: WallMs) -> list[Effect]:
         entry = self._entries[event.transactional_id]
         change, request = entry.pending, entry.request
         assert change is not None, event
@@ -449,9 +449,9 @@ class TransactionMachine:
 
     # -------------------------------------------------------------------------------- markers
 
-    def _send_markers(self, entry: _Entry, wall_ms: int) -> list[Effect]:
+    def _send_markers(self, entry: _Entry, wall_ms: WallMs) -> list[Effect]:
         transaction = entry.current
-        entry.pending = completed(transaction, now_ms=wall_ms)
+        entry.pending = completed(transaction, wall_ms=wall_ms)
         entry.unmarked = transaction.partitions
         if not transaction.partitions:
             return [Append(transaction.transactional_id, entry.pending)]
@@ -466,7 +466,7 @@ class TransactionMachine:
             )
         ]
 
-    def _markers_written(self, event: MarkersWritten, wall_ms: int) -> list[Effect]:
+    def _markers_written(self, event: MarkersWritten, wall_ms: WallMs) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         if (
             entry is None
@@ -478,7 +478,7 @@ class TransactionMachine:
         entry.unmarked -= event.partitions
         if entry.unmarked:
             return []
-        entry.pending = completed(entry.current, now_ms=wall_ms)
+        entry.pending = completed(entry.current, wall_ms=wall_ms)
         return [Append(event.transactional_id, entry.pending)]
 
     # ---------------------------------------------------------------------------------- time
@@ -494,13 +494,13 @@ class TransactionMachine:
         note = Note(f"aborts {len(overdue)} transactions that are open for too long")
         return [note, *(Proceed(TimedOut(name)) for name in overdue)]
 
-    def _timed_out(self, transactional_id: str, wall_ms: int) -> list[Effect]:
+    def _timed_out(self, transactional_id: str, wall_ms: WallMs) -> list[Effect]:
         entry = self._entries.get(transactional_id)
         if entry is None or entry.pending is not None or entry.current.state is not State.ONGOING:
             return []
-        return self._write(entry, fenced(entry.current, now_ms=wall_ms))
+        return self._write(entry, fenced(entry.current, wall_ms=wall_ms))
 
-    def _expiration_due(self, expiration_ms: int, wall_ms: int) -> list[Effect]:
+    def _expiration_due(self, expiration_ms: int, wall_ms: WallMs) -> list[Effect]:
         effects: list[Effect] = []
         for entry in self._entries.values():
             transaction = entry.current

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+from odradek.model.clock import WallMs
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 
@@ -117,16 +118,16 @@ class Transaction:
         """Whether the next producer needs another producer id."""
         return is_exhausted(self.producer_epoch)
 
-    def left_ms(self, now_ms: int) -> int:
+    def left_ms(self, wall_ms: WallMs) -> int:
         """How long it may stay open, at most its whole time-out (a wall clock may jump back).
 
         -1: it is open for too long.
         """
-        return min(max(self.started_ms + self.timeout_ms - now_ms, -1), self.timeout_ms)
+        return min(max(self.started_ms + self.timeout_ms - wall_ms, -1), self.timeout_ms)
 
-    def may_expire(self, now_ms: int, expiration_ms: int) -> bool:
+    def may_expire(self, wall_ms: WallMs, expiration_ms: int) -> bool:
         """Whether the id is not used for `transactional.id.expiration.ms`."""
-        return self.is_at_rest and self.updated_ms + expiration_ms <= now_ms
+        return self.is_at_rest and self.updated_ms + expiration_ms <= wall_ms
 
 
 def is_exhausted(producer_epoch: int) -> bool:
@@ -143,7 +144,7 @@ def initialized(
     timeout_ms: int,
     expected_epoch: int | None,
     fresh_producer_id: int | None,
-    now_ms: int,
+    wall_ms: WallMs,
 ) -> Transaction | ErrorCode:
     """InitProducerId: a producer starts, or recovers from an error; or the error for it.
 
@@ -158,7 +159,7 @@ def initialized(
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         started_ms=NO_TIMESTAMP,
-        updated_ms=now_ms,
+        updated_ms=wall_ms,
         client_version=VERSION_1,
     )
     epoch = transaction.producer_epoch
@@ -191,7 +192,7 @@ def with_partitions(
     transaction: Transaction,
     added: Collection[TopicPartition],
     *,
-    now_ms: int,
+    wall_ms: WallMs,
     client_version: int,
 ) -> Transaction:
     """AddPartitionsToTxn: the first partitions begin the transaction."""
@@ -201,8 +202,8 @@ def with_partitions(
         state=State.ONGOING,
         last_producer_id=transaction.producer_id,
         partitions=transaction.partitions.union(added),
-        started_ms=now_ms if transaction.is_at_rest else transaction.started_ms,
-        updated_ms=now_ms,
+        started_ms=wall_ms if transaction.is_at_rest else transaction.started_ms,
+        updated_ms=wall_ms,
         client_version=client_version,
     )
 
@@ -211,7 +212,7 @@ def prepared(
     transaction: Transaction,
     *,
     commit: bool,
-    now_ms: int,
+    wall_ms: WallMs,
     client_version: int = VERSION_1,
     fresh_producer_id: int | None = None,
 ) -> Transaction:
@@ -223,8 +224,8 @@ def prepared(
         state=state,
         last_producer_id=transaction.producer_id,
         # Version 2 allows to abort a transaction without partitions: it begins with its end.
-        started_ms=now_ms if transaction.is_at_rest else transaction.started_ms,
-        updated_ms=now_ms,
+        started_ms=wall_ms if transaction.is_at_rest else transaction.started_ms,
+        updated_ms=wall_ms,
         client_version=client_version,
     )
     if client_version < VERSION_2:
@@ -237,7 +238,7 @@ def prepared(
     )
 
 
-def fenced(transaction: Transaction, *, now_ms: int) -> Transaction:
+def fenced(transaction: Transaction, *, wall_ms: WallMs) -> Transaction:
     """The coordinator aborts it, in an epoch that its producer does not have.
 
     The log may hold a transaction in epoch 32,767, because a client may have sent that epoch to a
@@ -252,11 +253,11 @@ def fenced(transaction: Transaction, *, now_ms: int) -> Transaction:
         producer_epoch=min(transaction.producer_epoch + 1, EPOCH_MAX),
         last_producer_id=transaction.producer_id,
         last_producer_epoch=NO_EPOCH,
-        updated_ms=now_ms,
+        updated_ms=wall_ms,
     )
 
 
-def completed(transaction: Transaction, *, now_ms: int) -> Transaction:
+def completed(transaction: Transaction, *, wall_ms: WallMs) -> Transaction:
     """All markers are written."""
     state = State.COMPLETE_COMMIT if transaction.commits else State.COMPLETE_ABORT
     _check(transaction, state)
@@ -265,7 +266,7 @@ def completed(transaction: Transaction, *, now_ms: int) -> Transaction:
         state=state,
         last_producer_id=transaction.producer_id,
         partitions=frozenset(),
-        updated_ms=now_ms,
+        updated_ms=wall_ms,
     )
     if transaction.next_producer_id == NO_PRODUCER_ID:
         return ended

@@ -27,7 +27,7 @@ def facts(partitions=None, racks=None, isr_min=None, **more):
     } if partitions is None else partitions  # fmt: skip
     return ClusterFacts(
         picture=ClusterPicture(racks, partitions, isr_min or {}),
-        now_ms=NOW_MS,
+        wall_ms=NOW_MS,
         **{"caller": Caller("b:9092"), **more},
     )
 
@@ -193,7 +193,7 @@ REBALANCING = {**GROUP, "state": "PreparingRebalance", "awaited": ["m1"],
 REFUSED = {"what": "Produce version 99; served are 0-11", "host": "h", "client_id": "c",
            "software": "unknown unknown", "count": 7, "first_ms": NOW_MS - 9_000,
            "last_ms": NOW_MS - 1_000}  # fmt: skip
-CLOCK = ClusterFacts(picture=ClusterPicture({}, {}), now_ms=NOW_MS).clock
+CLOCK = ClusterFacts(picture=ClusterPicture({}, {}), wall_ms=NOW_MS).clock
 
 
 def reported(**changed):

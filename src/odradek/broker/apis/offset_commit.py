@@ -26,6 +26,7 @@ from odradek.group.effects import PartitionsAnswer
 from odradek.group.events import CommitOffsets, Committer
 from odradek.group.records import NO_TIMESTAMP, CommittedOffset
 from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.clock import WallMs
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.offset_commit import (
@@ -96,7 +97,7 @@ def sort_commits(  # noqa: PLR0913 - what a commit is checked by, and where it g
     topic_name: str,
     parts: Iterable[RequestedCommit],
     *,
-    wall_ms: int,
+    wall_ms: WallMs,
     expires_ms: int = NO_TIMESTAMP,
     offsets: dict[TopicPartition, CommittedOffset],
     refused: dict[TopicPartition, ErrorCode],

@@ -56,8 +56,8 @@ class DeletedPartitions:
 
     async def among(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions among these that are known to be deleted."""
-        now_ms = self._clock.monotonic_ms()
-        self._next_look_ms = {t: due for t, due in self._next_look_ms.items() if due > now_ms}
+        monotonic_ms = self._clock.monotonic_ms()
+        self._next_look_ms = {t: due for t, due in self._next_look_ms.items() if due > monotonic_ms}
         topics = sorted({topic for topic, _ in partitions} - self._next_look_ms.keys())
         if not topics:
             return frozenset()
@@ -69,7 +69,7 @@ class DeletedPartitions:
         deleted = set[TopicPartition]()
         for topic, node in zip(topics, nodes, strict=True):
             if node is not None:
-                self._next_look_ms[topic] = now_ms + LOOK_AGAIN_MS
+                self._next_look_ms[topic] = monotonic_ms + LOOK_AGAIN_MS
             try:
                 stored = None if node is None else layout.decode_topic(topic, node[0])
             except CorruptNodeError as error:

@@ -406,9 +406,9 @@ class ReplicaFetcher:
         quota, partition = self._quota, followed.partition
         if quota is None or not partition.follower_throttled or partition.log is None:
             return
-        now_ms = self._clock.monotonic_ms()
-        quota.record(len(data.records or b""), now_ms)
-        if partition.log.leo < data.high_watermark and quota.is_exceeded(now_ms):
+        monotonic_ms = self._clock.monotonic_ms()
+        quota.record(len(data.records or b""), monotonic_ms)
+        if partition.log.leo < data.high_watermark and quota.is_exceeded(monotonic_ms):
             self._hold_back(key, followed, self._options.backoff_ms)
 
     @staticmethod

@@ -173,11 +173,11 @@ class LogCleaner:
         return None if found is None or found.log.removed else found
 
     def _looking_into(self, candidates: list[Cleanable]) -> Iterator[None]:
-        now_ms = self._clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
         for held in self._logs:
             if self._may_be_cleaned(held):
                 try:
-                    candidates.append(cleanable(held, wall_ms=now_ms))
+                    candidates.append(cleanable(held, wall_ms=wall_ms))
                 except StorageError as error:
                     self._logs.failed(error)
                 except ApiError as error:

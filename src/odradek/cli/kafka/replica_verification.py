@@ -19,6 +19,7 @@ from odradek.client.fetch.offsets import list_offsets
 from odradek.client.fetch.requests import DEBUGGING_CONSUMER, FetchLimits, Wanted, fetch
 from odradek.client.settings import ClientSettings
 from odradek.config.option import INT_MAX
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import iter_batches
@@ -102,9 +103,9 @@ def _log(level: str, text: str) -> None:
 
 
 def _say(text: str) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_ms / 1000))
-    print(f"{moment},{now_ms % 1000:03}: {text}", flush=True)
+    wall_ms = WallMs(time.time_ns() // 1_000_000)
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ms / 1000))
+    print(f"{moment},{wall_ms % 1000:03}: {text}", flush=True)
 
 
 class Verification:

@@ -15,6 +15,7 @@ from odradek.cli.failures import java_text, message_of
 from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer, long
 from odradek.client.admin.groups import ProducerDescription
 from odradek.client.cluster import Cluster
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 
@@ -239,7 +240,7 @@ class _NotFoundError(OdradekError):
 async def _find_hanging(cluster: Cluster, options: Namespace) -> None:
     """Print transactions older than the longest timeout that their coordinators do not have."""
     limit_ms = options.max_transaction_timeout * 60_000
-    now_ms = int(time.time() * 1000)
+    wall_ms = WallMs(time.time_ns() // 1_000_000)
     partitions = await _searched(cluster, options)
     described = {}
     if partitions:
@@ -251,7 +252,8 @@ async def _find_hanging(cluster: Cluster, options: Namespace) -> None:
         for partition, producers in described.items()
         if not isinstance(producers, ApiError)
         for producer in producers
-        if producer.transaction_start_offset >= 0 and now_ms - producer.last_timestamp_ms > limit_ms
+        if producer.transaction_start_offset >= 0
+        and wall_ms - producer.last_timestamp_ms > limit_ms
     ]
     known = await admin_groups.partitions_in_transactions(
         cluster, {producer.producer_id for _, producer in candidates}
@@ -260,7 +262,7 @@ async def _find_hanging(cluster: Cluster, options: Namespace) -> None:
         (
             partition.topic, partition.partition, p.producer_id, p.producer_epoch,
             p.coordinator_epoch, p.transaction_start_offset, p.last_timestamp_ms,
-            (now_ms - p.last_timestamp_ms) // 60_000,
+            (wall_ms - p.last_timestamp_ms) // 60_000,
         )
         for partition, p in candidates
         if partition not in known.get(p.producer_id, ())

@@ -17,6 +17,7 @@ from odradek.cli.odradek.asked import Asked, Query, ask_cluster, ask_directory
 from odradek.cli.odradek.local import unless_server_dir_option
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, facts_of
@@ -140,7 +141,7 @@ def _without_cluster(asked: Asked) -> ClusterFacts:
         caller=asked.caller,
         unreachable=unreachable,
         journal=asked.journal,
-        now_ms=max((e["at_ms"] for e in asked.journal), default=0),
+        wall_ms=WallMs(max((e["at_ms"] for e in asked.journal), default=0)),
     )
 
 

@@ -22,6 +22,7 @@ from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
 from odradek.client.cluster import Cluster
+from odradek.model.clock import WallMs
 
 Explain = Callable[[Asked], list[str]]
 
@@ -85,7 +86,9 @@ def group(name: str, **where: Any) -> int:
     """Explain the state of group NAME: members, generation, strategy, rebalances, idle members."""
     wanted = {"groups": {"group": name}}
     return _answer(
-        wanted, lambda asked: explain_group(asked, name, time.time_ns() // 1_000_000), **where
+        wanted,
+        lambda asked: explain_group(asked, name, WallMs(time.time_ns() // 1_000_000)),
+        **where,
     )
 
 
@@ -105,7 +108,7 @@ def _picture(asked: Asked) -> Picture:
     return Picture(
         asked.state,
         asked.journal,
-        time.time_ns() // 1_000_000,
+        WallMs(time.time_ns() // 1_000_000),
         asked.caller,
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
         isr_min[0] if isr_min else 1,

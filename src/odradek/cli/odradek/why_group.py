@@ -16,6 +16,7 @@ from typing import Any, Final
 from odradek.cli.odradek.asked import Asked
 from odradek.cli.odradek.why_replicas import ago
 from odradek.client.group.protocol import decode_assignment
+from odradek.model.clock import WallMs
 from odradek.model.errors import MalformedRequestError
 from odradek.model.partition import TopicPartition
 from odradek.plan.commands import clock, some
@@ -30,12 +31,12 @@ Parts = Mapping[
 ]  # by member; None: its protocol type is not "consumer"
 
 
-def explain_group(asked: Asked, name: str, now_ms: int) -> list[str]:
+def explain_group(asked: Asked, name: str, wall_ms: WallMs) -> list[str]:
     """The lines of `odradek why group`."""
     reports = asked.by_broker("groups")
     for broker, group in sorted(reports.items()):
         if group["is_here"] and group["exists"]:
-            return list(_group(group, broker, now_ms))
+            return list(_group(group, broker, wall_ms))
     if any(group["is_here"] for group in reports.values()):
         return [f"group {name} does not exist: it has no members and no committed offsets"]
     reasons = sorted({group["why"] for group in reports.values()})
@@ -49,16 +50,16 @@ def explain_group(asked: Asked, name: str, now_ms: int) -> list[str]:
     ]
 
 
-def _group(group: Group, broker: int, now_ms: int) -> Iterator[str]:
+def _group(group: Group, broker: int, wall_ms: WallMs) -> Iterator[str]:
     count = group["member_count"]
     generation = f", generation {group['generation']}" if group["generation"] else ""
-    since = f" since {clock(group['since_ms'], now_ms)}" if group["since_ms"] > 0 else ""
+    since = f" since {clock(group['since_ms'], wall_ms)}" if group["since_ms"] > 0 else ""
     yield (
         f"group {group['group']}: {group['state']}{since}{generation}, {count} "
         f"member{'s' * (count != 1)}; coordinator broker {broker} "
         f"({group['coordinator_partition']})"
     )
-    yield from _rebalance(group, now_ms)
+    yield from _rebalance(group, wall_ms)
     parts = {m["member_id"]: _parts(m["assignment"]) for m in group["members"]}
     if group["members"]:
         leader = group["leader"]
@@ -71,11 +72,11 @@ def _group(group: Group, broker: int, now_ms: int) -> Iterator[str]:
     yield (
         "no offset is committed"
         if commit_ms is None
-        else f"the last offset was committed at {clock(commit_ms, now_ms)}"
+        else f"the last offset was committed at {clock(commit_ms, wall_ms)}"
     )
 
 
-def _rebalance(group: Group, now_ms: int) -> Iterator[str]:
+def _rebalance(group: Group, wall_ms: WallMs) -> Iterator[str]:
     reason, began_ms = group["rebalance_reason"], group["rebalance_ms"]
     because = f" because {reason}" if reason else ""
     if group["state"] in _REBALANCING:
@@ -90,7 +91,7 @@ def _rebalance(group: Group, now_ms: int) -> Iterator[str]:
             f"it rebalances{because}: it waits for {_ASKED_FOR[group['state']]} of {waits}{bound}"
         )
     elif began_ms > 0:
-        yield f"its last rebalance began at {clock(began_ms, now_ms)}{because}"
+        yield f"its last rebalance began at {clock(began_ms, wall_ms)}{because}"
 
 
 def _parts(assignment: str) -> Sequence[TopicPartition] | None:

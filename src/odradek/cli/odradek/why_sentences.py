@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from odradek.model.clock import WallMs
 from odradek.plan.commands import Caller, brokers, clock, some
 
 Entry = Mapping[str, Any]
@@ -26,7 +27,7 @@ class Picture:
 
     state: Mapping[str, Any] | None
     journal: Sequence[Entry]  # of all brokers, the oldest first
-    now_ms: int
+    wall_ms: WallMs
     caller: Caller = field(default_factory=Caller)
     directories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     isr_min: int = 1  # min.insync.replicas of the topic, reported by a leader
@@ -34,7 +35,7 @@ class Picture:
 
     def clock(self, at_ms: int) -> str:
         """A time; with the date only if it is not today's."""
-        return clock(at_ms, self.now_ms)
+        return clock(at_ms, self.wall_ms)
 
     def newest(self, true: Callable[[Entry], bool]) -> Entry | None:
         """The latest entry that satisfies the predicate."""

@@ -16,6 +16,7 @@ from odradek.cli.kafka.support.dates import check_pattern, java_date
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.settings import ConsumerSettings
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 
@@ -133,29 +134,29 @@ class _Reading:
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         del partitions
-        self._joining_ms = _now_ms()
+        self._joining_ms = _wall_ms()
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
         await self.revoked(partitions)
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
         del partitions
-        took_ms = _now_ms() - self._joining_ms
+        took_ms = _wall_ms() - self._joining_ms
         self._join_ms += took_ms
         self._join_ms_now += took_ms
 
     async def run(self, settings: ConsumerSettings, *, shows_metrics: bool) -> int:
-        begun_ms = _now_ms()
+        begun_ms = _wall_ms()
         wait_ms = settings.client.api_timeout_ms
         async with await Consumer.open(settings, wait_ms=wait_ms) as consumer:
             if not self._topic.strip():
                 raise IllegalArgumentError(
                     "Topic collection to subscribe to cannot contain null or empty topic"
                 )
-            self._joining_ms = _now_ms()
+            self._joining_ms = _wall_ms()
             consumer.subscribe([self._topic], self)
             await self._consume(consumer)
-            ended_ms = _now_ms()
+            ended_ms = _wall_ms()
             if not self._detailed:
                 self._print_total(begun_ms, ended_ms)
             if shows_metrics:
@@ -170,21 +171,21 @@ class _Reading:
         return 0
 
     async def _consume(self, consumer: Consumer) -> None:
-        consumed_ms = reported_ms = now_ms = _now_ms()
+        consumed_ms = reported_ms = wall_ms = _wall_ms()
         count_before = bytes_before = 0
-        while self._count < self._messages and now_ms - consumed_ms <= self._timeout_ms:
+        while self._count < self._messages and wall_ms - consumed_ms <= self._timeout_ms:
             records = await consumer.poll(_POLL_MS)
-            now_ms = _now_ms()
+            wall_ms = _wall_ms()
             if records:
-                consumed_ms = now_ms
+                consumed_ms = wall_ms
             for record in records:
                 self._count += 1
                 self._bytes += len(record.key or b"") + len(record.value or b"")
-                if now_ms - reported_ms >= self._interval_ms:
+                if wall_ms - reported_ms >= self._interval_ms:
                     if self._detailed:
-                        self._print_progress(count_before, bytes_before, reported_ms, now_ms)
+                        self._print_progress(count_before, bytes_before, reported_ms, wall_ms)
                     self._join_ms_now = 0
-                    reported_ms = now_ms
+                    reported_ms = wall_ms
                     count_before, bytes_before = self._count, self._bytes
         if self._count < self._messages:
             print(
@@ -194,21 +195,21 @@ class _Reading:
             )
 
     def _print_progress(
-        self, count_before: int, bytes_before: int, begun_ms: int, now_ms: int
+        self, count_before: int, bytes_before: int, begun_ms: WallMs, wall_ms: WallMs
     ) -> None:
-        elapsed_ms = now_ms - begun_ms
+        elapsed_ms = wall_ms - begun_ms
         fetch_ms = elapsed_ms - self._join_ms_now
         megabytes = (self._bytes - bytes_before) / _MEGABYTE
         count = self._count - count_before
         print(
-            f"{java_date(now_ms, self._date_format)}, 0, {self._bytes / _MEGABYTE:.4f}, "
+            f"{java_date(wall_ms, self._date_format)}, 0, {self._bytes / _MEGABYTE:.4f}, "
             f"{_per_second(megabytes, elapsed_ms)}, {self._count}, "
             f"{_per_second(count, elapsed_ms)}, {self._join_ms_now}, {fetch_ms}, "
             f"{_per_second(megabytes, fetch_ms)}, {_per_second(count, fetch_ms)}",
             flush=True,
         )
 
-    def _print_total(self, begun_ms: int, ended_ms: int) -> None:
+    def _print_total(self, begun_ms: WallMs, ended_ms: WallMs) -> None:
         elapsed_ms = ended_ms - begun_ms
         fetch_ms = elapsed_ms - self._join_ms
         megabytes = self._bytes / _MEGABYTE
@@ -220,8 +221,8 @@ class _Reading:
         )
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _wall_ms() -> WallMs:
+    return WallMs(time.time_ns() // 1_000_000)
 
 
 def _per_second(amount: float, elapsed_ms: int) -> str:

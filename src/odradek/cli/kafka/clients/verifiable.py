@@ -4,11 +4,12 @@ import json
 import time
 
 from odradek.cli.kafka.support.arguments import CommandLine
+from odradek.model.clock import WallMs
 
 
 def emit(name: str, **event: object) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    line = {"timestamp": now_ms, "name": name, **event}
+    wall_ms = WallMs(time.time_ns() // 1_000_000)
+    line = {"timestamp": wall_ms, "name": name, **event}
     print(json.dumps(line, separators=(",", ":"), ensure_ascii=False), flush=True)
 
 
