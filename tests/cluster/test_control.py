@@ -10,8 +10,8 @@ import sys
 import pytest
 from control import BROKER, TOPIC, ThreeBrokers, wait_for
 
-from odradek.controller.effects import Record
-from odradek.controller.recording import Replay
+from odradek.controller.effects import RecordDecisions
+from odradek.controller.recording import TermReplay
 from odradek.model.errors import ErrorCode
 
 NONE = [ErrorCode.NONE]
@@ -268,9 +268,11 @@ def recorded(three):
     directory = three.brokers[three.controller].options["log.dirs"].split(",")[0]
     path = max(pathlib.Path(directory).glob("controller-events-*.jsonl"))
     with path.open() as lines:
-        replay = Replay(lines)
+        replay = TermReplay(lines)
         effects = [effect for _, effects in replay for effect in effects]
-    decisions = [str(d) for each in effects if isinstance(each, Record) for d in each.decisions]
+    decisions = [
+        str(d) for each in effects if isinstance(each, RecordDecisions) for d in each.decisions
+    ]
     context = replay.controller.context
     partitions = [
         [

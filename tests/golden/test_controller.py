@@ -54,14 +54,14 @@ from odradek.controller.effects import (
     PartitionUpdate,
     Proceed,
     ReadTopics,
-    Record,
+    RecordDecisions,
     RemoveDeletions,
     RemoveElections,
     RemoveReassignments,
     RemoveTopics,
     Resign,
     SendRequests,
-    Store,
+    StoreStates,
     WriteAssignments,
     WriteTopics,
 )
@@ -237,7 +237,7 @@ class Stage:
         self.stored({parse(plain[0]): None})
 
     def stored(self, refused: dict[TopicPartition, StoredState | None]) -> None:
-        assert isinstance(self.waiting, Store), self.waiting
+        assert isinstance(self.waiting, StoreStates), self.waiting
         assert refused.keys() <= {p.partition for p in self.waiting.proposals}, refused
         outcomes: list[Accepted | Conflicting] = []
         for proposal in self.waiting.proposals:
@@ -272,9 +272,9 @@ class Stage:
                 continue
             assert from_plain(Effect, to_plain(effect)) == effect
             self.out += show(effect)
-            if isinstance(effect, Store | AskUnclean):
+            if isinstance(effect, StoreStates | AskUnclean):
                 self.waiting = effect
-            if isinstance(effect, Store | AskUnclean | Resign):
+            if isinstance(effect, StoreStates | AskUnclean | Resign):
                 return
             self.trampoline.report(*self.perform(effect))
         self.controller.validate(is_settled=True)
@@ -299,12 +299,12 @@ class Stage:
 
 def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for each effect
     match effect:
-        case Store(proposals):
+        case StoreStates(proposals):
             for p in proposals:
                 yield f"store {p.partition} {words(p.proposed)} if-version={version(p.proposed)}"
         case SendRequests(updates, brokers, _):
             yield from show_news(updates, brokers)
-        case Record(decisions):
+        case RecordDecisions(decisions):
             yield from (f"record {decision}" for decision in decisions)
         case Answer(answer):
             yield from show_answer(answer)

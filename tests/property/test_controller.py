@@ -25,13 +25,13 @@ from odradek.controller.effects import (
     AskUnclean,
     Proceed,
     ReadTopics,
-    Record,
+    RecordDecisions,
     RemoveDeletions,
     RemoveElections,
     RemoveReassignments,
     RemoveTopics,
     SendRequests,
-    Store,
+    StoreStates,
     WriteAssignments,
 )
 from odradek.controller.events import (
@@ -118,7 +118,7 @@ class Life(RuleBasedStateMachine):
         match effect:
             case Proceed(step):
                 return step
-            case Store(proposals):
+            case StoreStates(proposals):
                 return Stored(tuple(map(self.store, proposals)))
             case ReadTopics(names):
                 return TopicsRead(tuple(self.topics[n] for n in names if n in self.topics))
@@ -142,7 +142,7 @@ class Life(RuleBasedStateMachine):
                     self.announce(result)
             case Answer(answer):
                 self.answers.append(answer)
-            case Record(decisions):
+            case RecordDecisions(decisions):
                 assert all(decision.cause for decision in decisions)
         return None
 

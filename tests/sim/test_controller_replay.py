@@ -1,7 +1,7 @@
 """Recordings of the controllers of a simulated cluster under faults, replayed."""
 
 from odradek.controller.controller import Controller
-from odradek.controller.recording import Handled, Replay, Term, kinds, to_line
+from odradek.controller.recording import Handled, Term, TermReplay, kinds, to_line
 from odradek.model.clock import Now
 from odradek.sim.run.simulation import Options, simulate
 
@@ -32,7 +32,7 @@ def test_each_controller_of_a_run_with_faults_replays_to_its_effects_and_its_sta
     assert len(recordings) > 3
     assert sum(map(len, recordings.values())) > 1_000
     for recorded, entries in recordings.items():
-        replay = Replay(line for line, _ in entries)
+        replay = TermReplay(line for line, _ in entries)
         replayed = list(replay)
         assert [to_line(entry) for entry, _ in replayed] == [line for line, _ in entries[1:]]
         assert [effects for _, effects in replayed] == [effects for _, effects in entries[1:]]

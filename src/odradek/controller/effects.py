@@ -30,7 +30,7 @@ SLICE: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreStates:
     """Write all of these in one pipelined step; reported as `Stored`."""
 
     proposals: tuple[Proposal, ...]
@@ -164,7 +164,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordDecisions:
     """Enter decisions into the journal."""
 
     decisions: tuple[Decision, ...]
@@ -185,7 +185,7 @@ class Resign:
 
 
 Effect = (
-    Store
+    StoreStates
     | ReadTopics
     | WriteTopics
     | WriteAssignments
@@ -199,7 +199,7 @@ Effect = (
     | Disconnect
     | SendRequests
     | Answer
-    | Record
+    | RecordDecisions
     | Proceed
     | Resign
 )

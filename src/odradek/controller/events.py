@@ -213,7 +213,7 @@ class ReplicasDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The outcomes of `Store`; each proposal is accepted or conflicts on its own."""
+    """The outcomes of `StoreStates`; each proposal is accepted or conflicts on its own."""
 
     outcomes: tuple[Outcome, ...]
 

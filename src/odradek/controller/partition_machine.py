@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition
-from odradek.controller.effects import AskUnclean, Effect, ReadLogEnds, Resign, Store
+from odradek.controller.effects import AskUnclean, Effect, ReadLogEnds, Resign, StoreStates
 from odradek.controller.election import (
     elect_first,
     elect_for_reassignment,
@@ -111,7 +111,7 @@ class PartitionMachine:
         """Everything decided on since the last time, as one step."""
         effects: list[Effect] = []
         if self._proposals:
-            effects.append(Store(tuple(self._proposals)))
+            effects.append(StoreStates(tuple(self._proposals)))
             self._proposals = []
         unasked = {name.topic for name in self._may_need_unclean} - self._asked
         if unasked:

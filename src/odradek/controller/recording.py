@@ -4,7 +4,7 @@
     Handled    an event, step or outcome that was handed to `Controller.handle`, with both clocks
     Ended      the last line, if the recording did not end with the process
 
-All that a controller does follows from these: it reads its cluster by events, too. So `Replay`
+All that a controller does follows from these: it reads its cluster by events, too. So `TermReplay`
 gives the state after each event, and the effects, which are not in the lines: only the names of
 their classes are, to detect that another version of Odradek decides otherwise.
 """
@@ -85,8 +85,8 @@ def read(lines: Iterable[str]) -> Iterator[Entry]:
         yield from_plain(Entry, json.loads(line))
 
 
-class Replay:
-    """Hands the events of a recording to a new controller; whoever iterates sees the effects."""
+class TermReplay:
+    """Hands the events of a recording to a new controller; iterating gives the effects."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         """Read the first line.

@@ -19,7 +19,7 @@ from odradek.controller.effects import (
     Effect,
     PartitionUpdate,
     Proceed,
-    Record,
+    RecordDecisions,
     SendRequests,
     StopUpdate,
     in_slices,
@@ -81,7 +81,7 @@ class RequestBatch:
         self._sending = gathered
         effects: list[Effect] = []
         if gathered.decisions:
-            effects.append(Record(tuple(gathered.decisions)))
+            effects.append(RecordDecisions(tuple(gathered.decisions)))
         if gathered.joined:
             gathered.everything = {p.name: False for p in self._context.partitions()}
         keys = dict.fromkeys(key for marked in gathered.marked() for key in marked.items())

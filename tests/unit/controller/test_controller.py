@@ -7,7 +7,7 @@ import pytest
 
 from odradek.controller.context import Partition
 from odradek.controller.controller import Controller
-from odradek.controller.effects import SLICE, Proceed, SendRequests, Store
+from odradek.controller.effects import SLICE, Proceed, SendRequests, StoreStates
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -55,7 +55,7 @@ class Settled:
 
     def __init__(self) -> None:
         self.controller = Controller(controller_epoch=1)
-        self.stores: list[Store] = []
+        self.stores: list[StoreStates] = []
         self.announced: list[SendRequests] = []
         self.steps = 0
 
@@ -66,7 +66,7 @@ class Settled:
                 case Proceed(step):
                     trampoline.report(step)
                     self.steps += 1
-                case Store(proposals):
+                case StoreStates(proposals):
                     self.stores.append(effect)
                     trampoline.report(Stored(tuple(Accepted(p, 0) for p in proposals)))
                 case SendRequests():

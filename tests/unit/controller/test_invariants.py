@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Proceed, Store
+from odradek.controller.effects import Proceed, StoreStates
 from odradek.controller.events import (
     BrokersLoaded,
     LoadingFinished,
@@ -31,7 +31,7 @@ def settle(controller: Controller, event) -> None:
         match effect:
             case Proceed(step):
                 trampoline.report(step)
-            case Store(proposals):
+            case StoreStates(proposals):
                 trampoline.report(Stored(tuple(Accepted(p, 8) for p in proposals)))
 
 

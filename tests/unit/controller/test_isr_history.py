@@ -6,7 +6,13 @@ import pytest
 
 from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Proceed, ReadLogEnds, Record, SendRequests, Store
+from odradek.controller.effects import (
+    Proceed,
+    ReadLogEnds,
+    RecordDecisions,
+    SendRequests,
+    StoreStates,
+)
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -225,13 +231,13 @@ class Settled:
             match effect:
                 case Proceed(step):
                     trampoline.report(step)
-                case Store(proposals):
+                case StoreStates(proposals):
                     self.stored += [proposal.proposed for proposal in proposals]
                     accepted = [Accepted(p, p.proposed.partition_epoch + 1) for p in proposals]
                     trampoline.report(Stored(tuple(accepted)))
                 case ReadLogEnds():
                     self.asked.append(effect)
-                case Record(decisions):
+                case RecordDecisions(decisions):
                     self.decisions += decisions
                 case SendRequests(update):
                     self.announced += update

@@ -6,7 +6,15 @@ import pytest
 
 from odradek.controller.controller import Controller
 from odradek.controller.events import BrokersLoaded, LoadingFinished, TopicsLoaded
-from odradek.controller.recording import Ended, Handled, Replay, ReplayError, Term, kinds, to_line
+from odradek.controller.recording import (
+    Ended,
+    Handled,
+    ReplayError,
+    Term,
+    TermReplay,
+    kinds,
+    to_line,
+)
 from odradek.model.clock import MonotonicMs, Now, WallMs
 from odradek.model.cluster import Broker
 from odradek.model.plain import NotPlainError
@@ -25,7 +33,7 @@ def recorded(*events):
 
 def test_a_recording_replays_to_the_same_state():
     controller, lines = recorded(*EVENTS)
-    replay = Replay(lines)
+    replay = TermReplay(lines)
     assert replay.term == Term(3, deletion_enabled=False, broker=1, version="1.2")
     assert [(entry.event, entry.now) for entry, _ in replay] == [(each, NOW) for each in EVENTS]
     assert replay.controller.context == controller.context
@@ -34,21 +42,21 @@ def test_a_recording_replays_to_the_same_state():
 
 
 def test_the_state_can_be_seen_after_each_event():
-    replay = Replay(recorded(*EVENTS)[1])
+    replay = TermReplay(recorded(*EVENTS)[1])
     seen = [replay.controller.context.is_loaded for _ in replay]
     assert seen == [False, False, True]
 
 
 def test_the_reason_why_a_recording_ended_can_be_read():
     ended = Ended("the broker stops", NOW)
-    replay = Replay([*recorded(*EVENTS)[1], to_line(ended)])
+    replay = TermReplay([*recorded(*EVENTS)[1], to_line(ended)])
     list(replay)
     assert replay.ended == ended
 
 
 def test_a_last_line_that_was_cut_off_is_left_out():
     _, lines = recorded(*EVENTS)
-    replay = Replay([*lines[:-1], lines[-1][:20]])
+    replay = TermReplay([*lines[:-1], lines[-1][:20]])
     assert [entry.event for entry, _ in replay] == [*EVENTS[:2]]
 
 
@@ -56,7 +64,7 @@ def test_a_controller_that_decides_otherwise_than_recorded_is_noticed():
     _, lines = recorded(*EVENTS)
     entry = json.loads(lines[1])
     entry["effects"] = ["Resign"]
-    replay = Replay([lines[0], json.dumps(entry) + "\n"])
+    replay = TermReplay([lines[0], json.dumps(entry) + "\n"])
     with pytest.raises(ReplayError, match=r"line 2: BrokersLoaded .*Resign.*version 1.2"):
         list(replay)
 
@@ -64,4 +72,4 @@ def test_a_controller_that_decides_otherwise_than_recorded_is_noticed():
 @pytest.mark.parametrize("first", [[], [to_line(Ended("x", NOW))]])
 def test_a_recording_begins_with_a_term(first):
     with pytest.raises(NotPlainError, match="does not begin a recording"):
-        Replay(first)
+        TermReplay(first)

@@ -48,14 +48,14 @@ from odradek.controller.effects import (
     Proceed,
     ReadLogEnds,
     ReadTopics,
-    Record,
+    RecordDecisions,
     RemoveDeletions,
     RemoveElections,
     RemoveReassignments,
     RemoveTopics,
     Resign,
     SendRequests,
-    Store,
+    StoreStates,
     WriteAssignments,
     WriteTopics,
 )
@@ -527,7 +527,7 @@ class ControllerShell:
                 self._channels.add(broker)
             case Disconnect(broker_id):
                 self._channels.remove(broker_id)
-            case Record(decisions):
+            case RecordDecisions(decisions):
                 for number, decision in enumerate(decisions, 1):
                     self._journal.record(decision)
                     if number % SLICE == 0:
@@ -557,7 +557,7 @@ class ControllerShell:
 
     async def _perform_on_store(
         self,
-        effect: Store
+        effect: StoreStates
         | ReadTopics
         | WriteTopics
         | WriteAssignments
@@ -569,7 +569,7 @@ class ControllerShell:
         store: ControllerStore,
     ) -> Iterable[Event]:
         match effect:
-            case Store(proposals):
+            case StoreStates(proposals):
                 return map(Stored, slices(await store.store(proposals), SLICE))
             case ReadTopics(names):
                 return (TopicsRead(await store.topics(names, self._topic_watch)),)

@@ -13,7 +13,7 @@ from odradek.replica.selector import LEADER, RACK_AWARE
 log = logging.getLogger(__name__)
 
 
-class ControllerOptions:
+class CurrentControllerOptions:
     """The options of the controller, with their present values."""
 
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:

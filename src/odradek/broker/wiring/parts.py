@@ -59,7 +59,7 @@ from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.neighbours import Neighbours
-from odradek.broker.wiring.options import ControllerOptions, limits_of
+from odradek.broker.wiring.options import CurrentControllerOptions, limits_of
 from odradek.broker.wiring.own_controller import (
     ProducerIdBlocks,
     allocate_block,
@@ -211,7 +211,7 @@ class BrokerParts:
                 connect=self._neighbours.port_to,
                 tasks=self.tasks,
             ),
-            options=ControllerOptions(lambda: self.config),
+            options=CurrentControllerOptions(lambda: self.config),
             journal=self.journal,
             draw_id=partial(draw_topic_id, world.random),
             log_ends=LogEndReader(self._neighbours.ask_log_ends, self.tasks),

@@ -60,7 +60,7 @@ class Pattern(NamedTuple):
         )
 
 
-class Entry(NamedTuple):
+class PrintedAcl(NamedTuple):
     """Kafka's `AccessControlEntry`, which is printed as Kafka prints it."""
 
     principal: str
@@ -76,7 +76,7 @@ class Entry(NamedTuple):
         )
 
 
-Wanted = dict[Pattern, list[Entry]]
+Wanted = dict[Pattern, list[PrintedAcl]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -254,7 +254,7 @@ def _wanted(parser: Parser, flags: Flags) -> Wanted:
     return wanted
 
 
-def _entries(flags: Flags, operations: Iterable[int]) -> Iterator[Entry]:
+def _entries(flags: Flags, operations: Iterable[int]) -> Iterator[PrintedAcl]:
     operations = list(operations)
     for verb, permission in (("allow", rights.ALLOW), ("deny", rights.DENY)):
         principals = [_principal(text) for text in flags.values(f"{verb}-principal")]
@@ -262,7 +262,7 @@ def _entries(flags: Flags, operations: Iterable[int]) -> Iterator[Entry]:
         for operation in operations:
             for principal in dict.fromkeys(principals):
                 for host in dict.fromkeys(hosts):
-                    yield Entry(principal, host, operation, permission)
+                    yield PrintedAcl(principal, host, operation, permission)
 
 
 def _principal(text: str) -> str:
@@ -284,7 +284,7 @@ def _operation(text: str) -> int:
     return AclOperation.UNKNOWN
 
 
-def _check_operations(parser: Parser, wanted: Mapping[Pattern, Sequence[Entry]]) -> None:
+def _check_operations(parser: Parser, wanted: Mapping[Pattern, Sequence[PrintedAcl]]) -> None:
     for pattern, entries in wanted.items():
         kind = ResourceType(pattern.resource_type)
         if any(entry.operation not in _OPERATIONS[kind] for entry in entries):
@@ -368,7 +368,9 @@ class _Work:
         for wanted in filters:
             for acl in await held.describe(wanted):
                 pattern = Pattern(acl.resource_type, acl.name or "", acl.pattern_type)
-                entry = Entry(acl.principal or "", acl.host or "", acl.operation, acl.permission)
+                entry = PrintedAcl(
+                    acl.principal or "", acl.host or "", acl.operation, acl.permission
+                )
                 entries = found.setdefault(pattern, [])
                 if entry not in entries:
                     entries.append(entry)
@@ -418,20 +420,20 @@ def _everything(pattern: Pattern) -> Acl:
     )
 
 
-def _acl(pattern: Pattern, entry: Entry) -> Acl:
+def _acl(pattern: Pattern, entry: PrintedAcl) -> Acl:
     return Acl(
         pattern.resource_type, pattern.name, pattern.pattern_type, entry.principal, entry.host,
         entry.operation, entry.permission,
     )  # fmt: skip
 
 
-def _print(found: Mapping[Pattern, Sequence[Entry]]) -> None:
+def _print(found: Mapping[Pattern, Sequence[PrintedAcl]]) -> None:
     for pattern, entries in found.items():
         if entries:
             print(f"Current ACLs for resource `{pattern}`: \n {_lines(entries)} \n")
 
 
-def _lines(entries: Iterable[Entry]) -> str:
+def _lines(entries: Iterable[PrintedAcl]) -> str:
     return "\n".join(f"\t{entry}" for entry in entries)
 
 

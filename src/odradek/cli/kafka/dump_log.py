@@ -30,7 +30,7 @@ _DECODERS: Final = (
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
 
-class Options(NamedTuple):
+class DumpOptions(NamedTuple):
     """The options of the command line."""
 
     deep: bool
@@ -123,7 +123,7 @@ def command_line() -> Parser:
     return parser
 
 
-def _options(flags: Flags) -> Options:
+def _options(flags: Flags) -> DumpOptions:
     bytes_max = flags.integer("max-bytes")
     message_bytes_max = flags.integer("max-message-size")
     chosen = next((name for name in _DECODERS if flags.has(name)), None)
@@ -137,7 +137,7 @@ def _options(flags: Flags) -> Options:
         decoder = decoder_of(
             chosen, flags.value("key-decoder-class"), flags.value("value-decoder-class")
         )
-    return Options(
+    return DumpOptions(
         deep=prints or flags.has("deep-iteration"),
         decoder=decoder,
         metadata=not flags.has("skip-record-metadata"),
@@ -148,7 +148,7 @@ def _options(flags: Flags) -> Options:
     )
 
 
-def _dump(name: str, options: Options, complaints: Complaints) -> None:
+def _dump(name: str, options: DumpOptions, complaints: Complaints) -> None:
     suffix = Path(name).suffix
     dump = _DUMPERS.get(suffix)
     if dump is None:
@@ -170,7 +170,7 @@ def _dump(name: str, options: Options, complaints: Complaints) -> None:
 # -------------------------------------------------------------------------------------- the log
 
 
-def _dump_log(name: str, options: Options, complaints: Complaints) -> None:
+def _dump_log(name: str, options: DumpOptions, complaints: Complaints) -> None:
     print(f"Log starting offset: {base_offset_of(name)}")
     gaps: list[tuple[int, int]] = []
     last_offset = -1
@@ -212,7 +212,7 @@ def _codec(header: BatchHeader) -> str:
     return Codec(header.codec).name.lower() if header.codec in list(Codec) else str(header.codec)
 
 
-def _print_record(batch: FileBatch, record: Record, options: Options) -> None:
+def _print_record(batch: FileBatch, record: Record, options: DumpOptions) -> None:
     header = batch.header
     write = sys.stdout.write
     prefix = "| "
@@ -261,7 +261,7 @@ def _optional(value: int | None) -> str:
 # ---------------------------------------------------------------------------------- its indexes
 
 
-def _dump_index(name: str, options: Options, complaints: Complaints) -> None:
+def _dump_index(name: str, options: DumpOptions, complaints: Complaints) -> None:
     base_offset = base_offset_of(name)
     found = _log_beside(name)
     entries = indexes.offset_entries(name)
@@ -284,7 +284,7 @@ def _dump_index(name: str, options: Options, complaints: Complaints) -> None:
             print(f"offset: {entry.offset} position: {entry.position}")
 
 
-def _dump_time_index(name: str, options: Options, complaints: Complaints) -> None:
+def _dump_time_index(name: str, options: DumpOptions, complaints: Complaints) -> None:
     base_offset = base_offset_of(name)
     found = _log_beside(name)
     if options.sanity_only:
@@ -311,7 +311,7 @@ def _dump_time_index(name: str, options: Options, complaints: Complaints) -> Non
         before = entry.timestamp
 
 
-def _dump_transaction_index(name: str, options: Options, complaints: Complaints) -> None:
+def _dump_transaction_index(name: str, options: DumpOptions, complaints: Complaints) -> None:
     del options, complaints
     if Path(name).stat().st_size < TRANSACTION_ENTRY_BYTES:
         return
@@ -323,7 +323,7 @@ def _dump_transaction_index(name: str, options: Options, complaints: Complaints)
         )
 
 
-def _dump_snapshot(name: str, options: Options, complaints: Complaints) -> None:
+def _dump_snapshot(name: str, options: DumpOptions, complaints: Complaints) -> None:
     del options, complaints
     try:
         rows = snapshots.producers(name)
@@ -373,7 +373,7 @@ def _first_reaching(log: Path, offset: int) -> FileBatch | None:
     return next((b for b in batches(log, start=start) if b.header.last_offset >= offset), None)
 
 
-_DUMPERS: Final[Mapping[str, Callable[[str, Options, Complaints], None]]] = {
+_DUMPERS: Final[Mapping[str, Callable[[str, DumpOptions, Complaints], None]]] = {
     ".log": _dump_log,
     ".index": _dump_index,
     ".timeindex": _dump_time_index,

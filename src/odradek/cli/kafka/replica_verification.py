@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         pattern = _pattern(topics)
         interval_ms = flags.integer("report-interval-ms", bits=64)
-        verification = Verification(
+        verification = ReplicaVerification(
             pattern,
             fetch_bytes=flags.integer("fetch-size") or 1 << 20,
             wait_ms=1_000 if (wait := flags.integer("max-wait-ms")) is None else wait,
@@ -108,7 +108,7 @@ def _say(text: str) -> None:
     print(f"{moment},{wall_ms % 1000:03}: {text}", flush=True)
 
 
-class Verification:
+class ReplicaVerification:
     """Fetches in rounds; after each, the batches that all replicas hold are compared."""
 
     def __init__(

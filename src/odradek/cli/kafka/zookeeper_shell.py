@@ -95,7 +95,7 @@ async def _session(where: str, words: Sequence[str], tls: Mapping[str, str]) -> 
             return 0 if await shell.run(list(words)) else 1
         print("Welcome to ZooKeeper!\nJLine support is disabled")
         _event("SyncConnected")
-        shell.watches = Watches(store)
+        shell.watches = ShellWatches(store)
         async with asyncio.TaskGroup() as tasks:
             printing = tasks.create_task(shell.watches.print_fired())
             worked, quits = await _commands(shell)
@@ -126,7 +126,7 @@ def _event(state: str, kind: str = "None", path: str = "null") -> None:
     print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind} path:{path}", flush=True)
 
 
-class Watches:
+class ShellWatches:
     """The watches that commands set with -w. The store's own watches carry no event type."""
 
     def __init__(self, store: Store) -> None:
@@ -163,7 +163,7 @@ class Shell:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.watches: Watches | None = None  # None: watches are not printed
+        self.watches: ShellWatches | None = None  # None: watches are not printed
         self._ephemerals: list[str] = []  # created in this session
         self._commands: dict[str, Callable[[list[str]], Awaitable[None]]] = {
             "ls": self._ls,

@@ -8,7 +8,7 @@ from odradek.sim.clients.client import Client
 from odradek.sim.clients.committed import start_readers
 from odradek.sim.clients.groups import GroupBook, start_groups
 from odradek.sim.clients.movers import start_movers
-from odradek.sim.clients.producers import Producer
+from odradek.sim.clients.producers import SimulatedProducer
 from odradek.sim.clients.readers import Reader
 from odradek.sim.clients.reassigners import Reassigner
 from odradek.sim.clients.registers import start_registers
@@ -85,12 +85,12 @@ class AllClients(Workload):
         clients = [self.client(f"client-{number}") for number in range(draw.randint(1, 3))]
         for number in range(draw.randint(2, 5)):
             client = draw.choice(clients)
-            client.run(Producer(self, client, f"p{number}").run())
+            client.run(SimulatedProducer(self, client, f"p{number}").run())
         if Trait.SHIPPED in self.traits:
             start_shipped_producer(self, self.produces_each_second)
         if self.replication_factor > 1:
             client = self.client("torrent")
-            client.run(Producer(self, client, "torrent", torrent=True).run())
+            client.run(SimulatedProducer(self, client, "torrent", torrent=True).run())
             if self._reassigns:
                 client = self.client("reassigner")
                 client.run(Reassigner(self, client).run())

@@ -71,7 +71,7 @@ class Pending:
     batch: bytes
 
 
-class Producer:
+class SimulatedProducer:
     """A producer without transactions; its kind, acks, codec and version are drawn."""
 
     def __init__(

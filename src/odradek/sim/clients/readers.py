@@ -50,7 +50,7 @@ class Position:
     asked: Connection | None = None
 
 
-class Session:
+class ReaderSession:
     """The client's side of an incremental fetch session (KIP-227)."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Reader:
         smallest = 2_000 if workload.replication_factor == 1 else 50_000
         self._bytes_max = self._random.choice((smallest, 10 * smallest, 1 << 20))
         has_session = self._version >= SESSIONS_SINCE and self._random.random() < 0.6
-        self._session = Session() if has_session else None
+        self._session = ReaderSession() if has_session else None
         self._positions: dict[PartitionKey, Position] = {}
 
     async def run(self) -> None:

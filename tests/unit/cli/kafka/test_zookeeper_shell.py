@@ -9,7 +9,7 @@ import pytest
 import odradek.cli.kafka.server_start as kafka_server_start
 from odradek.cli.kafka import server_stop, zookeeper_shell
 from odradek.cli.kafka.tool import run_tool
-from odradek.cli.kafka.zookeeper_shell import Shell, Watches
+from odradek.cli.kafka.zookeeper_shell import Shell, ShellWatches
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.sim.world.loop import run
 
@@ -50,7 +50,7 @@ def test_watches_are_printed_when_they_fire_once_for_each_event(capsys):
         store = MemoryStore(MemoryTree())
         await store.open()
         shell = Shell(store)
-        shell.watches = Watches(store)
+        shell.watches = ShellWatches(store)
         async with asyncio.TaskGroup() as tasks:
             printing = tasks.create_task(shell.watches.print_fired())
             for command in (

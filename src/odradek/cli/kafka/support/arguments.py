@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from odradek.cli.kafka.support.flags import (
     NONE,
     SEVERAL,
-    Option,
+    Flag,
     Parser,
     dashed,
     java_integer,
@@ -35,7 +35,7 @@ _NEGATIVE: Final = re.compile(r"-\d+|-\d*\.\d+")
 class _Word(NamedTuple):
     """An option with its values; or (None) another word."""
 
-    option: Option | None
+    option: Flag | None
     values: list[str]
 
 
@@ -74,7 +74,7 @@ class CommandLine(Parser):
         print(f"{self._program.partition(' ')[0]}: error: {message}", file=sys.stderr)
         raise SystemExit(1)
 
-    def _refuse(self, option: Option, why: str) -> NoReturn:
+    def _refuse(self, option: Flag, why: str) -> NoReturn:
         self.error(f"argument {_names(option)}: {why}")
 
     # ------------------------------------------------------------------------------ split
@@ -100,7 +100,7 @@ class CommandLine(Parser):
         if self.verbs:
             self.error("too few arguments")
 
-    def _named(self, name: str) -> Option | None:
+    def _named(self, name: str) -> Flag | None:
         """The option of this name, or of the only name that begins so."""
         text = name.lstrip("-")
         if text in self._options and name == dashed(text):
@@ -112,7 +112,7 @@ class CommandLine(Parser):
             self.error(f"ambiguous option: {name} could match {', '.join(map(dashed, near))}")
         return self[near[0]]
 
-    def _values(self, option: Option, queue: list[str]) -> list[str]:
+    def _values(self, option: Flag, queue: list[str]) -> list[str]:
         if option.argument == NONE:
             return []
         values: list[str] = []
@@ -133,7 +133,7 @@ class CommandLine(Parser):
             setattr(
                 options, _attribute(option), False if option.argument == NONE else option.default
             )
-        seen: list[Option] = []
+        seen: list[Flag] = []
         others: list[str] = []
         for number, (given, values) in enumerate(words):
             if given is None and self.verbs:
@@ -161,7 +161,7 @@ class CommandLine(Parser):
         return verb
 
     def _set(
-        self, option: Option, values: Sequence[str], seen: list[Option], options: Namespace
+        self, option: Flag, values: Sequence[str], seen: list[Flag], options: Namespace
     ) -> None:
         for other in seen:
             if option.either and other.either and other is not option:
@@ -174,7 +174,7 @@ class CommandLine(Parser):
             value = value[0] if option.argument != NONE else True
         setattr(options, _attribute(option), value)
 
-    def _value(self, option: Option, text: str) -> object:
+    def _value(self, option: Flag, text: str) -> object:
         try:
             value = option.read(text)
         except ValueError as error:
@@ -184,7 +184,7 @@ class CommandLine(Parser):
             self._refuse(option, f"invalid choice: {value!r} (choose from {known})")
         return value
 
-    def _check_required(self, seen: list[Option]) -> None:
+    def _check_required(self, seen: list[Flag]) -> None:
         missing = [o for o in self.options if o.required and o not in seen]
         if missing:
             self.error(f"argument {_names(missing[-1])} is required")
@@ -221,11 +221,11 @@ def connection(line: CommandLine, *letters: str) -> None:
     )  # fmt: skip
 
 
-def _attribute(option: Option) -> str:
+def _attribute(option: Flag) -> str:
     return re.sub(r"\W", "_", option.names[0])
 
 
-def _names(option: Option) -> str:
+def _names(option: Flag) -> str:
     return "/".join(map(dashed, option.names))
 
 

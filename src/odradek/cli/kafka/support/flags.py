@@ -45,7 +45,7 @@ class UsageError(OdradekError):
         self.hint = ""  # Odradek's own advice, printed after Kafka's message and the help
 
 
-class Option(NamedTuple):
+class Flag(NamedTuple):
     """One option, under each of its names."""
 
     names: tuple[str, ...]
@@ -69,13 +69,13 @@ class Option(NamedTuple):
 class Flags:
     """The options and values of one command line."""
 
-    def __init__(self, options: Mapping[str, Option]) -> None:
+    def __init__(self, options: Mapping[str, Flag]) -> None:
         self._options = options
         self._given: dict[tuple[str, ...], list[str]] = {}
-        self.order: list[Option] = []  # in the order given, with repetitions
+        self.order: list[Flag] = []  # in the order given, with repetitions
         self.others: list[str] = []
 
-    def note(self, option: Option, value: str | None) -> None:
+    def note(self, option: Flag, value: str | None) -> None:
         """An option came, with or without a value."""
         values = self._given.setdefault(option.names, [])
         self.order.append(option)
@@ -153,27 +153,27 @@ class Parser:
 
     def __init__(self, description: str) -> None:
         self.description = description
-        self._options: dict[str, Option] = {}
-        self._order: list[Option] = []
+        self._options: dict[str, Flag] = {}
+        self._order: list[Flag] = []
         self.verbs: dict[str, Any] = {}  # the parser of each verb
 
     # ----------------------------------------------------------------------- declare
 
     def flag(self, *names: str, help: str, **more: Any) -> None:  # noqa: A002
-        """An option without a value; `more` are fields of `Option`."""
-        self._add(Option(names, NONE, "", help, **more))
+        """An option without a value; `more` are fields of `Flag`."""
+        self._add(Flag(names, NONE, "", help, **more))
 
     def value(self, *names: str, metavar: str, help: str = "", **more: Any) -> None:  # noqa: A002
         """An option with a value."""
-        self._add(Option(names, REQUIRED, metavar, help, **more))
+        self._add(Flag(names, REQUIRED, metavar, help, **more))
 
     def values(self, *names: str, metavar: str, help: str) -> None:  # noqa: A002
         """An option with values, to the next option."""
-        self._add(Option(names, SEVERAL, metavar, help))
+        self._add(Flag(names, SEVERAL, metavar, help))
 
     def optional(self, *names: str, metavar: str, help: str, **more: Any) -> None:  # noqa: A002
         """An option that may have a value."""
-        self._add(Option(names, OPTIONAL, metavar, help, **more))
+        self._add(Flag(names, OPTIONAL, metavar, help, **more))
 
     def connection(self, *, controllers: bool = False) -> None:
         """Declare the addresses to connect to, and --command-config."""
@@ -188,18 +188,18 @@ class Parser:
         self.flag("help", help="Print this.")
         self.flag("version", help="Print the version.")
 
-    def _add(self, option: Option) -> None:
+    def _add(self, option: Flag) -> None:
         self._order.append(option)
         for name in option.names:
             assert name not in self._options, name
             self._options[name] = option
 
     @property
-    def options(self) -> Sequence[Option]:
+    def options(self) -> Sequence[Flag]:
         """All options, as they were declared."""
         return self._order
 
-    def __getitem__(self, name: str) -> Option:
+    def __getitem__(self, name: str) -> Flag:
         return self._options[name]
 
     # ------------------------------------------------------------------------- parse
@@ -258,7 +258,7 @@ class Parser:
         else:
             flags.note(option, queue.pop() if queue and self._is_value(option, queue[-1]) else None)
 
-    def _is_value(self, option: Option, word: str) -> bool:
+    def _is_value(self, option: Flag, word: str) -> bool:
         if option.integer:
             return word.lstrip("-").isdecimal()
         return not word.startswith("-") or word == "-"
@@ -358,5 +358,5 @@ def dashed(name: str) -> str:
     return f"--{name}" if len(name) > 1 else f"-{name}"
 
 
-def _all(option: Option) -> str:
+def _all(option: Flag) -> str:
     return "/".join(option.names)
