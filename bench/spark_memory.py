@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from odradek.client import arrow
-from odradek.client.arrow.produce import ProducerSettings
+from odradek.client.arrow.produce import ArrowProducerSettings
 from odradek.record.compression import Codec
 
 RESULTS = ROOT / "bench" / "results" / "spark_memory.jsonl"
@@ -67,7 +67,7 @@ def fill(servers: str, topic: str, kind: str, size: int) -> None:
         "partition": pa.array([n % partitions for n in range(count)], pa.int32()),
     })  # fmt: skip
     # Batches are measured before they are compressed, requests afterwards.
-    settings = ProducerSettings(
+    settings = ArrowProducerSettings(
         codec=Codec.ZSTD, batch_bytes=(1 << 20) - 4096, request_bytes_max=4 << 20
     )
     for _ in range(max(1, size // CHUNK_BYTES)):

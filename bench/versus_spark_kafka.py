@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from odradek.client import arrow
-from odradek.client.arrow.produce import ProducerSettings
+from odradek.client.arrow.produce import ArrowProducerSettings
 
 RESULTS = ROOT / "bench" / "results" / "versus_spark_kafka.jsonl"
 SESSION = ROOT / "bench" / "kit" / "spark_session.py"
@@ -53,7 +53,7 @@ PARTITIONS = 4
 def fill(servers: str, topic: str, records: int, size: int) -> None:
     """Write records with a key, round robin over the partitions."""
     left = records
-    settings = ProducerSettings(batch_bytes=64 << 10)
+    settings = ArrowProducerSettings(batch_bytes=64 << 10)
     while left:
         count = min(left, max(1, (64 << 20) // size))
         rows = {

@@ -41,7 +41,6 @@ LONG_FILES = {
     "broker/replication/replica_manager.py": 645,
     "cli/odradek/plan.py": 734,
     "client/consumer/coordinator.py": 715,
-    "client/producer/producer.py": 787,
     "coord/zookeeper.py": 619,
     "group/membership.py": 604,
     "log/disk.py": 652,

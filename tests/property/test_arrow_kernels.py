@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import odradek.client.arrow.numpy_kernel as arrow_numpy
 from odradek.client.arrow.decode import ALL_COLUMNS, Layout, PartitionDecoder
-from odradek.client.arrow.encode import BatchSettings, encode_partition
+from odradek.client.arrow.encode import encode_partition
 from odradek.client.arrow.partition import murmur2
+from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
@@ -21,7 +22,7 @@ from odradek.record.batch import (
     sign,
 )
 from odradek.record.compression import Codec
-from odradek.record.records import Record, build_batch, iter_records
+from odradek.record.records import Record, assemble, build_batch, iter_records
 
 T = TopicPartition("orders", 3)
 KERNELS = [arrow_numpy]
@@ -197,9 +198,10 @@ def table_of(records):
 @settings(max_examples=60)
 @given(records=RECORDS.filter(bool), codec=CODECS, size=st.sampled_from([1, 100, 100_000]))
 def test_encoded_batches_are_those_of_the_plain_encoder(using, records, codec, size):
-    settings = BatchSettings(batch_bytes=size, codec=codec)
+    settings = ProducerSettings(batch_bytes=size, codec=codec)
 
-    batches = list(encode_partition(table_of(records), settings, using=using))
+    encoded = encode_partition(table_of(records), settings, using=using)
+    batches = [assemble(*each) for each in encoded]
 
     read = []
     for batch in batches:

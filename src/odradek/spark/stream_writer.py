@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from odradek.client.admin.groups import committed_offsets
+from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
@@ -27,7 +28,6 @@ from odradek.spark.writer import (
     WriteError,
     check_schema,
     commit_all,
-    left_open,
     open_transactional,
     producer_settings,
     send_in_transaction,
@@ -82,12 +82,13 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
             return TaskDone(0)
         rows = Fingerprinted(batches)
         count = send_in_transaction(self._options, producer, rows)
-        CONNECTIONS.run(producer.send_offsets(name, {mark: (batch, str(rows))}))
-        return left_open(count, producer, name)
+        offsets = {mark: OffsetAndMetadata(batch, metadata=str(rows))}
+        CONNECTIONS.run(producer.send_offsets(offsets, GroupMetadata(name)))
+        return TaskDone(count, producer.open_transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """Every task is done: commit their transactions, each with the batch's number in it."""
-        commit_all(self._options, messages)
+        commit_all(self._options, self._settings, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """The batch failed: abort the tasks' open transactions, if possible.

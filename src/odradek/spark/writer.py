@@ -26,7 +26,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -37,8 +37,9 @@ from pyspark.sql.types import StructType
 
 from odradek.client.admin.groups import knows_transactional_id
 from odradek.client.arrow.partition import flat
-from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, end_transaction
-from odradek.client.producer.settings import PRODUCER
+from odradek.client.arrow.produce import ArrowProducer, ArrowProducerSettings, commit_left_open
+from odradek.client.producer.settings import PRODUCER, ProducerSettings
+from odradek.client.producer.transactions import OpenTransaction
 from odradek.model.errors import OdradekError
 from odradek.record.compression import Codec
 from odradek.spark.connections import CONNECTIONS
@@ -75,7 +76,7 @@ class TaskDone(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typ
     """A task's message to the driver: number of rows, its open transaction, its query."""
 
     rows: int
-    transaction: tuple[str, int, int] | None = None  # its id, producer id, producer epoch
+    transaction: OpenTransaction | None = None
     query: str | None = None  # of a stream
 
 
@@ -100,11 +101,11 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         if self._is_given_up():
             raise WriteError("the job was aborted before this task began: nothing is written")
         rows = send_in_transaction(self._options, producer, batches)
-        return left_open(rows, producer, name)
+        return TaskDone(rows, producer.open_transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: commit their transactions."""
-        commit_all(self._options, messages)
+        commit_all(self._options, self._settings, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed: abort all open transactions, also those of tasks that were killed.
@@ -166,12 +167,13 @@ def producer_settings(options: WriteOptions) -> ProducerSettings:
         _log.warning("kafka.batch.size=%d: batches of up to %d bytes are written; rows that are "
                      "columns come many at a time", batch_bytes, _BATCH_BYTES_MIN)  # fmt: skip
         batch_bytes = _BATCH_BYTES_MIN
-    return ProducerSettings(
+    return ArrowProducerSettings(
         acks=acks,
-        idempotent=values["enable.idempotence"] and acks == -1,
+        is_idempotent=values["enable.idempotence"] and acks == -1,
         codec=Codec[values["compression.type"].upper()],
         batch_bytes=batch_bytes,
         request_bytes_max=values["max.request.size"],
+        block_ms_max=values["max.block.ms"],
         delivery_timeout_ms=values["delivery.timeout.ms"],
         transaction_timeout_ms=number(kafka, "transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS),
     )
@@ -209,16 +211,15 @@ def write_plainly(
     return _send(options, producer, batches)
 
 
-def left_open(rows: int, producer: ArrowProducer, name: str) -> TaskDone:
-    """The message of a task whose transaction the driver commits."""
-    return TaskDone(rows, (name, producer.producer_id, producer.producer_epoch))
-
-
-def commit_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+def commit_all(
+    options: WriteOptions,
+    settings: ProducerSettings,
+    messages: Sequence[WriterCommitMessage | None],
+) -> None:
     """Commit the tasks' open transactions, `_COMMITS_MAX` at a time.
 
     Raises:
-        ApiError, ConnectionError: one cannot be committed; others may have been.
+        OdradekError, ConnectionError: one cannot be committed; others may have been.
     """
     done = [message for message in messages if isinstance(message, TaskDone)]
     transactions = [each.transaction for each in done if each.transaction is not None]
@@ -229,12 +230,11 @@ def commit_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | N
     async def commit() -> None:
         room = asyncio.Semaphore(_COMMITS_MAX)
 
-        async def one(name: str, producer_id: int, producer_epoch: int) -> None:
+        async def one(transaction: OpenTransaction) -> None:
             async with room:
-                producer = producer_id, producer_epoch
-                await end_transaction(cluster, name, producer, committed=True)
+                await commit_left_open(cluster, settings, transaction)
 
-        await asyncio.gather(*(one(*transaction) for transaction in transactions))
+        await asyncio.gather(*map(one, transactions))
 
     CONNECTIONS.run(commit())
 
@@ -244,19 +244,20 @@ def open_transactional(
 ) -> ArrowProducer:
     """A producer with this transactional id; earlier producers are fenced."""
     cluster = CONNECTIONS.cluster(options.kafka, options.subject)
-    return CONNECTIONS.run(ArrowProducer.open(cluster, settings.with_transaction(name)))
+    settings = replace(settings, transactional_id=name, is_idempotent=True)
+    return CONNECTIONS.run(ArrowProducer.open(cluster, settings))
 
 
 def send_in_transaction(
     options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Write rows in a new transaction, which stays open on success. Returns their number."""
-    CONNECTIONS.run(producer.begin())
+    producer.begin_transaction()
     try:
         return _send(options, producer, batches)
     except BaseException:
         try:
-            CONNECTIONS.run(producer.abort())
+            CONNECTIONS.run(producer.abort_transaction())
         except (OdradekError, ConnectionError) as error:
             _log.warning("%s: not aborted: %s", options.subject, error)
         raise

@@ -28,9 +28,10 @@ from odradek.client.arrow.decode import (
 )
 from odradek.client.arrow.fetch import DataLossError, FetchSettings, Range, RangeFetcher
 from odradek.client.arrow.loop import LoopThread
-from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, Written
+from odradek.client.arrow.produce import ArrowProducer, Written
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.producer.settings import ProducerSettings
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
 
@@ -175,15 +176,15 @@ async def _write(
         producer = await ArrowProducer.open(cluster, settings)
         transactional = settings is not None and settings.transactional_id is not None
         if transactional:
-            await producer.begin()
+            producer.begin_transaction()
         try:
             written = await producer.send(topic, rows)
         except BaseException:
             if transactional:
-                await producer.abort()
+                await producer.abort_transaction()
             raise
         if transactional:
-            await producer.commit()
+            await producer.commit_transaction()
     return {name.partition: became for name, became in written.items()}
 
 

@@ -1,4 +1,4 @@
-"""Requests of the Arrow client about topics and to coordinators, with retries.
+"""Requests of the Arrow client about topics, with retries.
 
 A temporary error (a leader moves, a broker fails) is retried until no attempt has succeeded for
 `default.api.timeout.ms`.
@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
 from odradek.client.cluster import BootstrapError, Cluster, InvalidAddressError, UnresolvableError
-from odradek.client.connection import Connection
 from odradek.client.fetch.leaders import is_temporary
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 
@@ -75,25 +74,6 @@ async def existing(
     if not topics:
         return {}
     return await retried(cluster, f"the partitions of {', '.join(sorted(topics))}", ask)
-
-
-async def coordinated(
-    cluster: Cluster, kind: int, key: str, ask: Callable[[Connection], Awaitable[T]]
-) -> T:
-    """Send a request to a coordinator; looks it up again when it has moved.
-
-    Raises:
-        ApiError, ConnectionError: as `retried`.
-    """
-
-    async def attempt() -> T:
-        try:
-            return await ask(await cluster.coordinator(kind, key))
-        except (ApiError, ConnectionError):
-            cluster.drop_coordinator(kind, key)
-            raise
-
-    return await retried(cluster, f"coordinator of {key}", attempt)
 
 
 async def retried(cluster: Cluster, what: str, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -8,14 +8,14 @@ and a record above `request_bytes_max` is refused.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.client.arrow.kernel import BinaryInput, HeadersInput, Kernel, kernel
 from odradek.client.arrow.partition import flat
+from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.record.batch import (
     HEADER_BYTES,
@@ -25,12 +25,11 @@ from odradek.record.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    SEQUENCE_MAX,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    Bytes,
 )
-from odradek.record.compression import DEFAULT_LEVELS, Codec, Levels, compress
-from odradek.record.records import assemble
+from odradek.record.compression import compress
 
 # Upper bound of a record's lengths, deltas and attributes.
 _RECORD_OVERHEAD_BYTES: Final = 21
@@ -42,17 +41,14 @@ class ColumnError(OdradekError):
     """A column has a type that records cannot hold."""
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchSettings:
-    """Limits, codec and producer fields of the batches."""
+class EncodedRecords(NamedTuple):
+    """The records of a batch, compressed, and its header.
 
-    batch_bytes: int = 1 << 18
-    request_bytes_max: int = 1 << 20
-    codec: Codec = Codec.NONE
-    levels: Levels = DEFAULT_LEVELS
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    transactional: bool = False
+    Length, checksum, producer id, epoch and sequence number are still to be set (`assemble`).
+    """
+
+    header: BatchHeader
+    records: Bytes
 
 
 def normalized(table: pa.Table, *, now_ms: int) -> pa.Table:
@@ -95,24 +91,23 @@ def _cast(name: str, column: pa.ChunkedArray, kind: Any, *, safe: bool = True) -
 
 
 def encode_partition(
-    table: pa.Table,
-    settings: BatchSettings,
-    *,
-    base_sequence: int = NO_SEQUENCE,
-    using: Kernel | None = None,
-) -> Iterator[bytearray]:
+    table: pa.Table, settings: ProducerSettings, *, using: Kernel | None = None
+) -> Iterator[EncodedRecords]:
     """The batches of the rows, in order. `table` comes from `normalized`.
 
     Raises:
-        ApiError: MESSAGE_TOO_LARGE, a record is above `request_bytes_max`.
+        ApiError: MESSAGE_TOO_LARGE, a record is above `max.request.size`; before the first batch.
     """
-    sequence = base_sequence
-    for start, count, bounds in _cuts(table, settings):
-        rows = table.slice(start, count)
-        for batch, records in _encode_rows(rows, bounds, settings, sequence, using or kernel()):
-            yield batch
-            if sequence != NO_SEQUENCE:
-                sequence = (sequence + records) & SEQUENCE_MAX
+    sizes = record_sizes(table)
+    _refuse_too_large(sizes, settings.request_bytes_max)
+    return _encode(table, sizes, settings, using or kernel())
+
+
+def _encode(
+    table: pa.Table, sizes: pa.Array, settings: ProducerSettings, using: Kernel
+) -> Iterator[EncodedRecords]:
+    for start, count, bounds in _cuts(sizes, settings.batch_bytes):
+        yield from _encode_rows(table.slice(start, count), bounds, settings, using)
 
 
 def record_sizes(table: pa.Table) -> pa.Array:
@@ -140,19 +135,17 @@ def _headers_sizes(headers: pa.Array) -> pa.Array:
     return pc.subtract(bounds[1:], bounds[:-1])
 
 
-def _cuts(table: pa.Table, settings: BatchSettings) -> Iterator[tuple[int, int, list[int]]]:
+def _cuts(sizes: pa.Array, batch_bytes: int) -> Iterator[tuple[int, int, list[int]]]:
     """Runs of rows for the kernel: first row, count, and the first row of each batch in the run."""
-    sizes = record_sizes(table)
-    _refuse_too_large(sizes, settings.request_bytes_max)
     upto = memoryview(pc.cumulative_sum(sizes).buffers()[1]).cast("B").cast("q")
-    room = settings.batch_bytes - HEADER_BYTES
+    room = batch_bytes - HEADER_BYTES
     start, bounds, row, run_from = 0, [0], 0, 0
-    while row < table.num_rows:
+    while row < len(sizes):
         before = upto[row - 1] if row else 0
         # At least one record, then as many as fit.
         row = bisect_right(upto, before + room, lo=row + 1)
         bounds.append(row - start)
-        if upto[row - 1] - run_from >= _KERNEL_BYTES or row == table.num_rows:
+        if upto[row - 1] - run_from >= _KERNEL_BYTES or row == len(sizes):
             yield start, row - start, bounds
             start, bounds, run_from = row, [0], upto[row - 1]
 
@@ -168,8 +161,8 @@ def _refuse_too_large(sizes: pa.Array, bytes_max: int) -> None:
 
 
 def _encode_rows(
-    rows: pa.Table, bounds: list[int], settings: BatchSettings, sequence: int, using: Kernel
-) -> Iterator[tuple[bytearray, int]]:
+    rows: pa.Table, bounds: list[int], settings: ProducerSettings, using: Kernel
+) -> Iterator[EncodedRecords]:
     stamps = _whole(flat(rows.column("timestamp")))
     timestamps = memoryview(stamps.buffers()[1]).cast("B")
     body, ends = using.encode(
@@ -181,30 +174,29 @@ def _encode_rows(
     )
     records = memoryview(body).cast("B")
     stamp = timestamps.cast("q")
+    transactional = settings.transactional_id is not None
     start = 0
     for index, end in enumerate(memoryview(ends).cast("B").cast("q")):
         low, high = bounds[index], bounds[index + 1]
         header = BatchHeader(
             base_offset=0,
-            length=0,  # length and crc are set by `assemble`
+            length=0,
             crc=0,
             leader_epoch=NO_LEADER_EPOCH,
             magic=MAGIC,
-            attributes=settings.codec | (TRANSACTIONAL_BIT if settings.transactional else 0),
+            attributes=settings.codec | (TRANSACTIONAL_BIT if transactional else 0),
             last_offset_delta=high - low - 1,
             base_timestamp=stamp[low],
             max_timestamp=max(stamp[low:high], default=NO_TIMESTAMP),
-            producer_id=settings.producer_id,
-            producer_epoch=settings.producer_epoch,
-            base_sequence=sequence,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
             record_count=high - low,
         )
         piece = records[start:end]
         data = piece if not settings.codec else compress(settings.codec, piece, settings.levels)
-        yield assemble(header, data), high - low
+        yield EncodedRecords(header, data)
         start = end
-        if sequence != NO_SEQUENCE:
-            sequence = (sequence + high - low) & SEQUENCE_MAX
 
 
 def _packed(numbers: list[int]) -> Any:

@@ -53,8 +53,8 @@ def partition_rows(
     if chosen.null_count and "key" in table.column_names:
         keys = flat(table.column("key"))
         if keys.null_count < len(keys):
-            hashed = _modulo(pc.bit_wise_and(_hashes(keys, using or kernel()), _POSITIVE),
-                             partitions)  # fmt: skip
+            positive = pc.bit_wise_and(_hashes(keys, using or kernel()), _POSITIVE)
+            hashed = _modulo(positive.cast(pa.int32()), partitions)
             hashed = pc.if_else(pc.is_valid(keys), hashed, pa.scalar(None, pa.int32()))
             chosen = pc.coalesce(chosen, hashed)
     if chosen.null_count:
@@ -78,10 +78,8 @@ def _hashes(keys: pa.Array, using: Kernel) -> pa.Array:
 
 
 def _modulo(numbers: pa.Array, partitions: int) -> pa.Array:
-    whole = numbers.cast(pa.int32())
-    return pc.subtract(whole, pc.multiply(pc.divide(whole, partitions), partitions)).cast(
-        pa.int32()
-    )
+    whole = pc.multiply(pc.divide(numbers, partitions), partitions)
+    return pc.subtract(numbers, whole).cast(pa.int32())
 
 
 def _sticky(
@@ -95,8 +93,4 @@ def _sticky(
         size = pc.add(size, pc.fill_null(values, 0))
     size = pc.if_else(rows, size, 0)
     run = pc.divide(pc.subtract(pc.cumulative_sum(size), size), batch_bytes)
-    return _modulo(pc.add(_modulo_of_runs(run, partitions), first_partition), partitions)
-
-
-def _modulo_of_runs(run: pa.Array, partitions: int) -> pa.Array:
-    return pc.subtract(run, pc.multiply(pc.divide(run, partitions), partitions)).cast(pa.int32())
+    return _modulo(pc.add(run, first_partition), partitions)

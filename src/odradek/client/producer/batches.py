@@ -1,4 +1,4 @@
-"""The accumulated batches of one partition: waiting, in flight, and to be retried. Pure.
+"""The accumulated batches of one partition: waiting, in flight, and to be retried.
 
 The records of an idempotent producer have sequence numbers per partition. Up to five batches may be
 in flight; the leader accepts them only in order. Therefore a failed batch is sent again before any
@@ -16,10 +16,13 @@ OUT_OF_ORDER_SEQUENCE_NUMBER; but a former leader that was paused returns that e
    not have batch 1.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from odradek.client.producer.settings import ProducerSettings
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
     HEADER_BYTES,
@@ -28,7 +31,7 @@ from odradek.record.batch import (
     NO_SEQUENCE,
     SEQUENCE_MAX,
 )
-from odradek.record.records import Record
+from odradek.record.records import Record, build_batch
 
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: Java's
 # estimate, before the deltas are known.
@@ -83,43 +86,44 @@ def _varint_bytes(value: int) -> int:
     return max(1, ((value << 1).bit_length() + 6) // 7)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProducerBatch:
-    """Records of one partition that are sent together, and the callbacks for its completion."""
+    """Records of one partition that are sent together, and the callbacks for its completion.
 
-    __slots__ = (
-        "attempts",
-        "base_offset",
-        "base_sequence",
-        "created_s",
-        "encoded",
-        "error",
-        "identity",
-        "is_done",
-        "is_in_doubt",
-        "log_append_time_ms",
-        "not_before_s",
-        "partition",
-        "records",
-        "size_bytes",
-        "waiting",
-    )
+    `await` waits for the completion, successful or not.
+    """
 
-    def __init__(self, partition: TopicPartition, created_s: float) -> None:
-        self.partition = partition
-        self.created_s = created_s
-        self.records: list[Record] = []
-        self.size_bytes = HEADER_BYTES
-        self.attempts = 0
-        self.not_before_s = 0.0  # earliest time of the next attempt
-        self.identity = NO_PRODUCER
-        self.base_sequence = NO_SEQUENCE
-        self.encoded: bytes | None = None
-        self.is_done = False
-        self.is_in_doubt = False  # an attempt may have been written, but its response was lost
-        self.error: Exception | None = None
-        self.base_offset = -1
-        self.log_append_time_ms = -1
-        self.waiting: list[Callable[[ProducerBatch], None]] = []
+    partition: TopicPartition
+    created_s: float
+    records: list[Record] = field(default_factory=list)
+    size_bytes: int = HEADER_BYTES
+    attempts: int = 0
+    not_before_s: float = 0.0  # earliest time of the next attempt
+    identity: ProducerIdAndEpoch = NO_PRODUCER
+    base_sequence: int = NO_SEQUENCE
+    encoded: bytes | bytearray | None = None
+    is_done: bool = False
+    is_in_doubt: bool = False  # an attempt may have been written, but its response was lost
+    error: Exception | None = None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    waiting: list[Callable[["ProducerBatch"], None]] = field(default_factory=list)
+
+    @property
+    def record_count(self) -> int:
+        return len(self.records)
+
+    def encode(self, settings: ProducerSettings) -> bytes | bytearray:
+        """The batch with its producer id, epoch and sequence numbers, compressed."""
+        return build_batch(
+            self.records,
+            codec=settings.codec,
+            levels=settings.levels,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            base_sequence=self.base_sequence,
+            transactional=settings.transactional_id is not None,
+        )
 
     def add(self, record: Record, size_bytes: int) -> int:
         """Append a record; returns its index in the batch."""
@@ -152,21 +156,21 @@ class ProducerBatch:
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return RecordMetadata(self.partition, offset, timestamp)
 
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self.is_done:
+            done = asyncio.get_running_loop().create_future()
+            self.waiting.append(lambda _: None if done.done() else done.set_result(None))
+            yield from done
+
 
 class Delivery:
     """The future of one record: `await` it, or register a callback."""
 
-    __slots__ = ("_batch", "_index", "_wait")
+    __slots__ = ("_batch", "_index")
 
-    def __init__(
-        self,
-        batch: ProducerBatch,
-        index: int,
-        wait: Callable[[ProducerBatch], Generator[Any, None, None]],
-    ) -> None:
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
-        self._wait = wait
 
     @property
     def is_done(self) -> bool:
@@ -196,8 +200,7 @@ class Delivery:
             self._batch.waiting.append(lambda _: call(self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._batch.is_done:
-            yield from self._wait(self._batch)
+        yield from self._batch.__await__()
         return self.result()
 
 
@@ -266,7 +269,7 @@ class PartitionQueue:
         batch.identity = self._identity
         batch.base_sequence = self._next_sequence
         batch.encoded = None
-        self._next_sequence = (self._next_sequence + len(batch.records)) & SEQUENCE_MAX
+        self._next_sequence = (self._next_sequence + batch.record_count) & SEQUENCE_MAX
 
     def _begin_anew(self, identity: ProducerIdAndEpoch) -> None:
         self._identity = identity
@@ -283,7 +286,7 @@ class PartitionQueue:
         """A batch was written: it is not in flight any more."""
         self.under_way.remove(batch)
         if batch.identity == self._identity and batch.base_sequence != NO_SEQUENCE:
-            self._last_acknowledged = (batch.base_sequence + len(batch.records) - 1) & SEQUENCE_MAX
+            self._last_acknowledged = (batch.base_sequence + batch.record_count - 1) & SEQUENCE_MAX
 
     def failed(self, batch: ProducerBatch) -> None:
         """A batch has failed for good: it is not in flight any more."""

@@ -12,22 +12,22 @@ a new epoch is requested after an abort if sequence numbers are in doubt (KIP-36
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from odradek.client.cluster import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
     Cluster,
 )
-from odradek.client.connection import Connection
 from odradek.client.errors import ClientTimeoutError, IllegalStateError
 from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
 from odradek.client.producer.batches import NO_PRODUCER, ProducerIdAndEpoch
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.net.retry import Retries
 from odradek.wire.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -48,8 +48,9 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from odradek.wire.schema import Message
 
-T = TypeVar("T")
+R = TypeVar("R", bound=Message)
 
 _CLIENTS_JOIN_MAX: Final = 3
 _OTHER_COORDINATOR: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -81,6 +82,14 @@ class TransactionManagerState(Enum):
     FATAL_ERROR = "failed for good"
 
 
+class OpenTransaction(NamedTuple):
+    """What another process needs to end a transaction."""
+
+    transactional_id: str
+    identity: ProducerIdAndEpoch
+    is_version_2: bool
+
+
 class TransactionManager:
     """The transactions of one producer."""
 
@@ -97,7 +106,7 @@ class TransactionManager:
         self.is_version_2 = False
         self._offers_version_2 = False
         self._partitions: set[TopicPartition] = set()
-        self._has_offsets = False
+        self._holds_more = False  # offsets, or records of another process
         self._joining = asyncio.Lock()
 
     async def init(self) -> None:
@@ -108,13 +117,24 @@ class TransactionManager:
             ClientTimeoutError: not within `max.block.ms`.
         """
         self._must_be(TransactionManagerState.UNINITIALIZED, "initTransactions")
-        await self._ask_identity("InitProducerId")
+        await self._ask_identity()
         self.state = TransactionManagerState.READY
 
     def begin(self) -> None:
         """Begin a transaction. Nothing is sent yet."""
         self._must_be(TransactionManagerState.READY, "beginTransaction")
         self.is_version_2 = self._offers_version_2
+        self.state = TransactionManagerState.IN_TRANSACTION
+
+    @property
+    def open_transaction(self) -> OpenTransaction:
+        """The open transaction, for `resume` in another process."""
+        return OpenTransaction(self._id, self.identity, self.is_version_2)
+
+    def resume(self, transaction: OpenTransaction) -> None:
+        """Continue a transaction in which another process has written."""
+        self.identity, self.is_version_2 = transaction.identity, transaction.is_version_2
+        self._holds_more = True
         self.state = TransactionManagerState.IN_TRANSACTION
 
     def holds(self, partition: TopicPartition) -> bool:
@@ -153,18 +173,16 @@ class TransactionManager:
                     for topic, indexes in topics.items()
                 ],
             )
-
-            async def attempt(connection: Connection) -> Collection[int]:
-                answer = await connection.request(
-                    request, AddPartitionsToTxnResponse, version_max=_CLIENTS_JOIN_MAX
-                )
-                return [
+            await self._ask(
+                request,
+                AddPartitionsToTxnResponse,
+                lambda answer: [
                     result.partition_error_code
                     for topic in answer.results_by_topic_v3_and_below
                     for result in topic.results_by_partition
-                ]
-
-            await self._with_coordinator("AddPartitionsToTxn", attempt)
+                ],
+                version_max=_CLIENTS_JOIN_MAX,
+            )
             self._partitions.update(new)
 
     async def send_offsets(
@@ -185,23 +203,17 @@ class TransactionManager:
             producer_epoch=self.identity.producer_epoch,
             group_id=group.group_id,
         )
-
-        async def join(connection: Connection) -> Collection[int]:
-            return [(await connection.request(joining, AddOffsetsToTxnResponse)).error_code]
-
         if not self.is_version_2:
-            await self._with_coordinator("AddOffsetsToTxn", join)
-        self._has_offsets = True
-        request = self._offset_commit(offsets, group)
-
-        async def commit(connection: Connection) -> Collection[int]:
-            answer = await connection.request(
-                request, TxnOffsetCommitResponse, version_max=self._version_max
-            )
-            return [part.error_code for topic in answer.topics for part in topic.partitions]
-
-        await self._with_coordinator(
-            "TxnOffsetCommit", commit, kind=GROUP_COORDINATOR, key=group.group_id
+            await self._ask(joining, AddOffsetsToTxnResponse, lambda answer: [answer.error_code])
+        self._holds_more = True
+        await self._ask(
+            self._offset_commit(offsets, group),
+            TxnOffsetCommitResponse,
+            lambda answer: [
+                part.error_code for topic in answer.topics for part in topic.partitions
+            ],
+            version_max=self._version_max,
+            group_id=group.group_id,
         )
 
     def _offset_commit(
@@ -242,29 +254,27 @@ class TransactionManager:
             self._must_be(TransactionManagerState.IN_TRANSACTION, "commitTransaction")
         elif self.state is not TransactionManagerState.ABORTABLE_ERROR:
             self._must_be(TransactionManagerState.IN_TRANSACTION, "abortTransaction")
-        if self._partitions or self._has_offsets:
+        if self._partitions or self._holds_more:
             request = EndTxnRequest(
                 transactional_id=self._id,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.producer_epoch,
                 committed=commit,
             )
-
-            async def attempt(connection: Connection) -> Collection[int]:
-                answer = await connection.request(
-                    request, EndTxnResponse, version_max=self._version_max
-                )
-                if not answer.error_code and answer.producer_id >= 0:
-                    self.identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-                    self.epoch_is_in_doubt = False
-                return [answer.error_code]
-
-            await self._with_coordinator("EndTxn", attempt)
+            answer = await self._ask(
+                request,
+                EndTxnResponse,
+                lambda answer: [answer.error_code],
+                version_max=self._version_max,
+            )
+            if answer.producer_id >= 0:
+                self.identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+                self.epoch_is_in_doubt = False
         if self.epoch_is_in_doubt:
-            await self._ask_identity("InitProducerId")
+            await self._ask_identity()
             self.epoch_is_in_doubt = False
         self._partitions.clear()
-        self._has_offsets = False
+        self._holds_more = False
         self.error = None
         self.state = TransactionManagerState.READY
 
@@ -302,47 +312,50 @@ class TransactionManager:
             f"this one is {self.state.value}"
         )
 
-    async def _ask_identity(self, what: str) -> None:
+    async def _ask_identity(self) -> None:
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=self._settings.transaction_timeout_ms,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.producer_epoch,
         )
+        answer = await self._ask(
+            request, InitProducerIdResponse, lambda answer: [answer.error_code]
+        )
+        self.identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
-        async def attempt(connection: Connection) -> Collection[int]:
-            answer = await connection.request(request, InitProducerIdResponse)
-            if not answer.error_code:
-                self.identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-            return [answer.error_code]
-
-        await self._with_coordinator(what, attempt)
-
-    async def _with_coordinator(
+    async def _ask(
         self,
-        what: str,
-        attempt: Callable[[Connection], Awaitable[Collection[int]]],
+        request: Message,
+        response: type[R],
+        codes_of: Callable[[R], Collection[int]],
         *,
-        kind: int = TRANSACTION_COORDINATOR,
-        key: str | None = None,
-    ) -> None:
-        """Retry until there is no error, a permanent error, or `max.block.ms` have passed."""
-        key = self._id if key is None else key
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._settings.block_ms_max / 1000
-        failures = 0
+        version_max: int | None = None,
+        group_id: str | None = None,
+    ) -> R:
+        """Ask the transaction coordinator, or that of a group.
+
+        Retries until there is no error, a permanent error, or `max.block.ms` have passed.
+        """
+        kind = TRANSACTION_COORDINATOR if group_id is None else GROUP_COORDINATOR
+        key = self._id if group_id is None else group_id
+        what = type(request).__name__.removesuffix("Request")
+        deadline_s = asyncio.get_running_loop().time() + self._settings.block_ms_max / 1000
+        retries = Retries(self._cluster.retry_pause_s, deadline_s=deadline_s)
         while True:
+            answer = None
             try:
                 connection = await self._cluster.coordinator(kind, key)
                 if kind == TRANSACTION_COORDINATOR:
                     level = connection.features.get(_FEATURE, 0)
                     self._offers_version_2 = level >= _VERSION_2
-                codes = [code for code in await attempt(connection) if code]
+                answer = await connection.request(request, response, version_max=version_max)
+                codes = [code for code in codes_of(answer) if code]
             except ConnectionError:
                 self._cluster.drop_coordinator(kind, key)
                 codes = [ErrorCode.REQUEST_TIMED_OUT]
-            if not codes:
-                return
+            if answer is not None and not codes:
+                return answer
             lasting = [code for code in codes if code not in _LATER]
             if lasting:
                 # OPERATION_NOT_ATTEMPTED only means that another partition has failed.
@@ -352,13 +365,10 @@ class TransactionManager:
                 raise error
             if any(code in _OTHER_COORDINATOR for code in codes):
                 self._cluster.drop_coordinator(kind, key)
-            failures += 1
-            pause_s = self._cluster.retry_pause_s(failures)
-            if loop.time() + pause_s > deadline_s:
+            if not await retries.pause():
                 raise ClientTimeoutError(
                     f"Timeout expired after {self._settings.block_ms_max}ms while awaiting {what}"
                 )
-            await asyncio.sleep(pause_s)
 
 
 _VERSION_1_MAX: Final = 4  # of EndTxn and TxnOffsetCommit

@@ -139,6 +139,18 @@ def test_retries_are_sent_before_new_batches():
     assert [values for _, _, _, values in sent(cluster)] == [[b"a"], [b"a"], [b"b"]]
 
 
+def test_no_partition_waits_until_others_have_no_batch_left():
+    async def then(producer, cluster):
+        for partition in (0, 0, 0, 1, 1, 2):
+            await producer.send("t", b"x" * 80, partition=partition)
+        await producer.flush()
+
+    one_at_a_time = {"max.in.flight.requests.per.connection": 1, "max.request.size": 250}
+    cluster = producing(then, partitions=3, batch_size=100, **one_at_a_time)
+
+    assert [partition for partition, _, _, _ in sent(cluster)] == [0, 1, 2, 0, 1, 0]
+
+
 def test_no_batch_is_retried_while_a_later_one_is_in_flight():
     async def then(producer, cluster):
         hold = asyncio.Event()
