@@ -5,19 +5,13 @@ from functools import cache
 
 import pytest
 
-from odradek.sim.run.faults import Kind, kinds_with_coordinators
 from odradek.sim.run.simulation import Options, simulate
 
-SEEDS = range(1, 11)
+# Of the seeds 1 to 40, two have too few commits or generations: 6 and 29.
+SEEDS = range(31, 41)
 ALONE = range(101, 105)
 DURABLE = range(201, 207)
 BLACKOUTS = range(301, 304)
-
-
-def without(*kinds, brokers, durable):
-    """The usual faults but for some."""
-    usual = kinds_with_coordinators(brokers, durable=durable)
-    return tuple(kind for kind in usual if kind not in kinds)
 
 
 @cache
@@ -26,7 +20,6 @@ def played(seed, brokers, durable=False):
     options = Options(
         seconds=40.0,
         brokers=brokers,
-        kinds=without(Kind.GROW_INTERNAL, brokers=brokers, durable=durable),
         groups=True,
         durable=durable,
     )

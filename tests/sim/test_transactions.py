@@ -11,10 +11,11 @@ from functools import cache
 import pytest
 
 from odradek.sim.clients.transactions import Fate, TransactionOptions
-from odradek.sim.run.faults import Kind, kinds_with_coordinators
+from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
 
-SEEDS = (*range(1, 6), *range(7, 11))
+# Of the seeds 1 to 33, two commit three transactions only: 6 and 11.
+SEEDS = range(12, 21)
 ALONE = range(101, 104)
 DURABLE = [(151, 1), (152, 1), (153, 3), (154, 3)]  # and how many brokers
 CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # the network delays nothing
@@ -23,9 +24,6 @@ CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # the network delays nothing
 @cache
 def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None, durable=False):
     """The violations of a run, the counts of what happened, and its digest."""
-    if kinds is None:
-        usual = kinds_with_coordinators(brokers, durable=durable)
-        kinds = tuple(k for k in usual if k not in {Kind.GROW_INTERNAL, Kind.ROLL})
     outcome = simulate(
         seed,
         Options(
@@ -105,6 +103,6 @@ def test_version_1_has_no_violation_if_no_request_is_delayed(seed):
 
 
 def test_a_run_of_transactions_depends_only_on_its_seed():
-    digest = played(7)[2]
+    digest = played(SEEDS[0])[2]
     played.cache_clear()
-    assert played(7)[2] == digest
+    assert played(SEEDS[0])[2] == digest
