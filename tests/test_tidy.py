@@ -1,4 +1,4 @@
-"""The project's rules that no ordinary linter knows, checked on every run.
+"""The project's rules that no ordinary linter checks.
 
 The limits at the end are a ratchet: each is what the code has reached, and may only become smaller.
 """
@@ -35,19 +35,19 @@ FILES_OF_A_FOLDER = 20
 ONE_FILE_AN_API = {"broker/apis", "wire/messages"}
 # What is above a limit, and how far. No entry may be added, and none may grow.
 LONG_FILES = {
-    "broker/apis/produce.py": 901,
-    "broker/controller/shell.py": 663,
-    "broker/controller/store.py": 634,
+    "broker/apis/produce.py": 900,
+    "broker/controller/shell.py": 617,
+    "broker/controller/store.py": 626,
     "broker/replication/replica_manager.py": 645,
     "cli/odradek/plan.py": 734,
-    "client/consumer/coordinator.py": 715,
+    "client/consumer/coordinator.py": 663,
     "coord/zookeeper.py": 619,
     "group/membership.py": 604,
-    "log/disk.py": 652,
-    "log/log.py": 756,
-    "log/logs.py": 770,
-    "net/connection.py": 609,
-    "sim/run/faults.py": 792,
+    "log/disk.py": 650,
+    "log/log.py": 753,
+    "log/logs.py": 763,
+    "net/connection.py": 602,
+    "sim/run/faults.py": 791,
     "txn/machine.py": 619,
 }
 LONG_FUNCTIONS = {
@@ -64,11 +64,11 @@ LONG_FUNCTIONS = {
     "sim/run/simulation.py:run": 62,
 }
 FULL_FOLDERS: dict[str, int] = {}
-REPEATED_CLASS_NAMES = 34
-SHORT_DOCSTRINGS = 51
-NARROWING_ASSERTS = 167
-ASSERTS_UNDER_IF = 90
-PRIVATE_PATCHES = 45
+REPEATED_CLASS_NAMES = 23
+SHORT_DOCSTRINGS = 8
+NARROWING_ASSERTS = 146
+ASSERTS_UNDER_IF = 0
+PRIVATE_PATCHES = 0
 
 
 def modules() -> tuple[tuple[pathlib.Path, str, ast.Module], ...]:
@@ -171,7 +171,7 @@ def short_docstrings() -> list[str]:
 
 
 def narrowing_asserts() -> list[str]:
-    """`assert x is not None`, `assert isinstance(...)`: a type that could say it does not."""
+    """`assert x is not None`, `assert isinstance(...)`: with a better type they are not needed."""
     return [
         f"{path}:{node.lineno}"
         for path, node in nodes(SRC)

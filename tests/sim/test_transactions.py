@@ -17,7 +17,7 @@ from odradek.sim.run.simulation import Options, simulate
 # Of the seeds 1 to 33, two commit three transactions only: 6 and 11.
 SEEDS = range(12, 21)
 ALONE = range(101, 104)
-DURABLE = [(151, 1), (152, 1), (153, 3), (154, 3)]  # and how many brokers
+DURABLE = [(151, 1), (152, 1), (153, 3), (158, 3)]  # and how many brokers
 CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # the network delays nothing
 
 
