@@ -14,6 +14,7 @@ import pytest
 SRC = pathlib.Path(__file__).parents[1] / "src" / "odradek"
 PURE = {
     "model", "config", "wire", "record", "placement", "replica", "controller", "group", "txn",
+    "security",
 }  # fmt: skip
 IMPURE_IMPORTS = {
     "asyncio", "concurrent", "logging", "os", "pathlib", "random", "secrets", "select",

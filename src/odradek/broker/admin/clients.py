@@ -5,9 +5,6 @@ Both are options of entities in the store (`odradek.coord.layout_config`): `/con
 version stores and lists them but does not enforce them, and logs that at its start.
 """
 
-import base64
-import hashlib
-import hmac
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -24,6 +21,7 @@ from odradek.coord.layout_config import (
 )
 from odradek.coord.store import Create, Store
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, derive
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -42,9 +40,6 @@ _DEFAULT_NODE: Final = "<default>"
 _KINDS: Final = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_HASHES: Final = {1: "sha256", 2: "sha512"}
-ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16384
 
 # The entity of a quota; a name of None is the default entity.
 QuotaEntity = Mapping[str, str | None]
@@ -217,18 +212,7 @@ class ClientAdmin:
 
 def scram_credential(mechanism: int, salt: bytes, salted_password: bytes, iterations: int) -> str:
     """A credential as it is stored: the password cannot be derived from it (RFC 5802)."""
-    algorithm = _HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", algorithm)
-    stored_key = hashlib.new(algorithm, client_key).digest()
-    server_key = hmac.digest(salted_password, b"Server Key", algorithm)
-
-    def text(value: bytes) -> str:
-        return base64.b64encode(value).decode()
-
-    return (
-        f"salt={text(salt)},stored_key={text(stored_key)},server_key={text(server_key)},"
-        f"iterations={iterations}"
-    )
+    return derive(MECHANISMS[mechanism], salt, salted_password, iterations).text()
 
 
 def check_scram(user: str, mechanism: int, iterations: int | None) -> None:

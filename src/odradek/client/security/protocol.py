@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from odradek.client.security.jaas import credentials
-from odradek.client.security.scram import HASHES, ScramError, ScramExchange
+from odradek.client.security.scram import ScramError, ScramExchange
 from odradek.client.settings import KeyStore, Security, SettingsError
 from odradek.model.errors import OdradekError
+from odradek.security.sasl.scram import SCRAM_HASHES
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _NONCE_BYTES: Final = 18
@@ -176,7 +177,7 @@ async def authenticate(security: Security, send: Send) -> None:
     if security.mechanism == "PLAIN":
         await send(b"\0".join((b"", user.encode(), password.encode())))
         return
-    assert security.mechanism in HASHES, security.mechanism
+    assert security.mechanism in SCRAM_HASHES, security.mechanism
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
     exchange = ScramExchange(security.mechanism, user, password, nonce=nonce)
     try:

@@ -16,9 +16,8 @@ import hmac
 from typing import Final
 
 from odradek.model.errors import OdradekError
+from odradek.security.sasl.scram import ITERATIONS_MIN, SCRAM_HASHES
 
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS_MIN: Final = 4_096
 # Kafka stores at most 16,384 iterations; a million takes about half a second.
 ITERATIONS_MAX: Final = 1_000_000
 _GS2_HEADER: Final = "n,,"  # no channel binding, no authorization identity
@@ -32,7 +31,7 @@ class ScramExchange:
     """One SCRAM authentication: `first`, `final`, `verify` in this order."""
 
     def __init__(self, mechanism: str, user: str, password: str, *, nonce: str) -> None:
-        self._hash = HASHES[mechanism]
+        self._hash = SCRAM_HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         name = user.replace("=", "=3D").replace(",", "=2C")

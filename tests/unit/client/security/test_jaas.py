@@ -2,18 +2,10 @@
 
 import pytest
 
-from odradek.client.security.jaas import LoginModule, credentials, parse_jaas
+from odradek.client.security.jaas import credentials
 from odradek.client.settings import SettingsError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-
-
-def test_options_in_quotes_and_bare():
-    line = f"""{PLAIN} required\n username="al\\"ice" password='s e;c=ret' other=x ;"""
-
-    assert parse_jaas(line) == LoginModule(
-        PLAIN, {"username": 'al"ice', "password": "s e;c=ret", "other": "x"}
-    )
 
 
 def test_user_and_password():
