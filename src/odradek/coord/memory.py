@@ -182,7 +182,7 @@ class MemoryStore:
     async def close(self) -> None:
         session, self._session = self._session, 0
         self._watches.clear()
-        if not self._is_cut:  # else the session expires at the tree
+        if not self._is_cut:  # a client that is cut off cannot close its session: it expires
             self._tree.expire(session)
 
     # -------------------------------------------------------------------------- faults

@@ -84,7 +84,7 @@ class LeaderEpochs:
         return (epochs[later - 1] if later else epoch), self._start_offsets[later]
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the batch at `offset`, or of the next one there; -1 if it is not known."""
+        """The latest leader epoch that starts at or below `offset`; -1 if there is none."""
         index = bisect_right(self._start_offsets, offset)
         return self._epochs[index - 1] if index else -1
 

@@ -35,7 +35,7 @@ Assignment = dict[TopicPartition, tuple[int, ...]]
 
 _TIME_LIMIT_S: Final = 15.0
 _WHOLE: Final = 0.5
-# The cost of copying an empty replica, in units: small, but above zero.
+# The cost of copying an empty replica, in units: it is not moved without need.
 _EMPTY: Final = 1e-5
 # The tolerated deviation from the shares, of all bytes: an exact balance would move everything.
 _BYTES_TOLERANCE: Final = 0.02
@@ -183,7 +183,7 @@ class _Problem:
         self._rack_brokers = {
             rack: [b for b in task.brokers if picture.rack_of(b) == rack] for rack in self.racks
         }
-        # The unit of cost: copying the largest partition; an empty one costs a little, too.
+        # The unit of cost, in bytes: a thousandth of the largest partition.
         largest = max((held.size_bytes for held in picture.partitions.values()), default=0)
         self.unit = max(1.0, largest / 1000)
         self._lower: list[float] = []

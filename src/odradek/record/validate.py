@@ -30,6 +30,8 @@ A leader sets: codec and level if `compression.type` is not the producer's codec
 max timestamp if the topic's is LogAppendTime; the max timestamp if the records have another one.
 Only a changed codec copies the batch; otherwise the received bytes are changed in place. The log
 sets base offset and leader epoch when it appends.
+
+A follower checks length, magic, checksum, and that offsets increase (`validate_replicated`).
 """
 
 from dataclasses import dataclass, field

@@ -254,7 +254,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.LIST_GROUPS: Route(lambda r: list_groups(groups, r.session, r.body)),
         ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
         ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
-        # Topics and configuration.
+        # Topics, configuration, leader election and reassignments.
         ApiKey.CREATE_TOPICS: Route(lambda r: create_topics(topics, r.session, r.body)),
         ApiKey.DELETE_TOPICS: Route(
             lambda r: delete_topics(topics, r.session, r.body, r.header.api_version)

@@ -81,7 +81,10 @@ class FeatureShell:
         guard: Callable[[], Check | None],
         transaction_version_max: Callable[[], int],
     ) -> None:
-        """`guard` is the check of a controller's writes; None if another broker is controller."""
+        """`guard` returns the `Check` that is part of each store write of the active controller.
+
+        It returns None if another broker is the controller.
+        """
         self._store = store
         self._guard = guard
         self._transaction_version_max = transaction_version_max

@@ -87,13 +87,13 @@ class Lifecycle:
                 await self._store.create(path, make_parents=True)
 
     async def persist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do a part of the start, again if the connection is lost or the session ends meanwhile.
+        """Run one step of the start; retry it while the connection is lost or the session expires.
 
         Brokers often start together, and disks are busy then: the ensemble may be slow, and a
         broker that exits for that reason would have to be started again by hand.
 
         Raises:
-            StartupError: the store answered before, and does not answer any more.
+            StartupError: the step still fails after the session timeout and ten more seconds.
         """
         deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
         has_logged = False

@@ -53,7 +53,7 @@ _PROTOCOL_CODES: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_S
 
 
 class BrokerPort(Protocol):
-    """The connection to one registration of a broker."""
+    """Sends requests to one registration of a broker: by a connection, or to this very broker."""
 
     async def send(self, request: ControlRequest) -> ControlResponse:
         """Have it carry out a request.

@@ -22,7 +22,11 @@ def groups_report(shell: GroupShell) -> Iterator[Mapping[str, Any]]:
 
 
 def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
-    """One group with its members; `is_here` says whether this broker coordinates it."""
+    """One group with its members.
+
+    `is_here` is false if this broker cannot answer as the group's coordinator; `why` is then the
+    error: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or INVALID_GROUP_ID.
+    """
     coordinator = shell.find(group_id)
     if isinstance(coordinator, ErrorCode):
         return {"group": group_id, "is_here": False, "why": coordinator.name}

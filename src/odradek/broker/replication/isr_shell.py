@@ -54,8 +54,9 @@ class _Asked(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    # The broker epochs in which the members had the records. A repeated request names the same:
-    # a broker that has restarted since may have lost them (KIP-903).
+    # The broker epoch of each follower in the proposed ISR, as of its last Fetch. A retried
+    # AlterPartition sends the same epochs, so that the controller refuses a follower that has
+    # restarted since, and may have lost records (KIP-903).
     broker_epochs: dict[int, int]
 
 

@@ -81,7 +81,10 @@ class FetchWatch(Protocol):
         """The waiting fetch has to be answered now: a new leader, an error, a new log start."""
 
     def high_watermark_moved(self, partition: SessionPartition) -> None:
-        """A follower has to get the new HW: with the next records, or soon."""
+        """The HW has changed, which the response to a follower's waiting Fetch has to contain.
+
+        New records complete that Fetch; without new records it completes after a short delay.
+        """
 
 
 class Partition:

@@ -321,7 +321,11 @@ class Reassignment:
         return target <= {*stands.isr} and not target.isdisjoint(self._context.electable(partition))
 
     def _complete(self, names: list[TopicPartition], cause: Cause) -> list[Effect]:
-        """The target is in sync: let it lead, let the others go."""
+        """Complete reassignments whose target replicas are all in the ISR.
+
+        A target replica becomes leader, the removed replicas leave the ISR and delete their logs,
+        and the store gets the new assignment last.
+        """
         if not names:
             return []
         before = {p.name: p.assignment for p in self._context.known(names)}

@@ -1,8 +1,8 @@
 """What the offset index and the time index of a segment share: entries in memory, and a file.
 
-The entries are kept in memory in file format and searched there. Those of the active segment are
-written when the segment is flushed, rolled or closed, not at each append: after a crash they are
-rebuilt from the log anyway. Files are not preallocated.
+The entries are kept in memory in file format and searched there. The entries of
+the active segment are written to the file when the segment is rolled, truncated or closed, not at
+each append or flush: recovery after a crash rebuilds them from the log. Files are not preallocated.
 """
 
 from struct import Struct

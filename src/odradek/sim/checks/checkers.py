@@ -1,8 +1,9 @@
 """Checks of each broker's logs and disk, during the run and at its end.
 
-    a process died          its logs hold at least what it had appended; a write in progress may be
-                            torn. Everything acknowledged is there
-    the power failed        they hold at least what was flushed, and have no gap up to their end
+    a process died          its logs hold at least what it had appended (with replicas: up to the
+                            HW); a write in progress may be torn
+    the power failed        they hold at least what was flushed (with replicas: up to the HW), and
+                            have no gap up to their end
     a broker starts         each log ends where its complete batches end, with the leader epochs of
                             all of them; no torn batch is left. After a clean stop nothing needed
                             recovery

@@ -292,7 +292,7 @@ class SimulatedCluster:
         return random.Random(f"{self._seed}/{what}")
 
     def fate(self, operation: str) -> RequestFate:
-        """The outcome of a request to the store."""
+        """Draw delays and loss of a request to the store, a watch event or a session's end."""
         del operation
         return self.draw_fate(self._store_random)
 
@@ -313,14 +313,17 @@ class SimulatedCluster:
         return BrokerConfig({**self._properties, **own}, host_name=broker.name)
 
     def promised(self) -> None:
-        """A client received an acknowledgement."""
+        """An admin client received a definite response: success, or an error that is final."""
         waiting, self._waiting_for_promise = self._waiting_for_promise, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def next_promise(self, timeout_s: float) -> None:
-        """Wait for the next acknowledgement: right after it, a failure is most dangerous."""
+        """Wait until an admin client receives its next definite response, at most `timeout_s`.
+
+        A fault right after it is the most likely to lose what the response promised.
+        """
         future = self.loop.create_future()
         self._waiting_for_promise.append(future)
         await asyncio.wait([future], timeout=timeout_s)
@@ -336,7 +339,7 @@ class SimulatedCluster:
 
 
 def usual_fate(randomness: random.Random) -> RequestFate:
-    """The outcome of a request to a store without faults."""
+    """Draw the delays of a request to a store without faults."""
     return RequestFate(
         request_delay_ms=randomness.randint(0, 3), answer_delay_ms=randomness.randint(0, 3)
     )
