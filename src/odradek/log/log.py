@@ -605,7 +605,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the empty log continues at `offset`."""
         self.cuts += 1
-        self.high_watermark = 0  # first, as in `truncate_to`
+        self.high_watermark = self.producers_end = 0  # first, as in `truncate_to`
         if self.recovery_point:
             # Until their removal is flushed the segments may be back after a crash, incomplete.
             self.recovery_point = 0

@@ -39,6 +39,11 @@ def test_a_log_keeps_the_invariants(log):
     log.validate()
 
 
+def test_a_log_that_starts_anew_at_a_lower_offset_keeps_the_invariants(log):
+    log.truncate_fully_and_start_at(1)
+    log.validate()
+
+
 def set_to(**values):
     def break_it(log, world):
         for name, value in values.items():
