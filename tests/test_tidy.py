@@ -36,7 +36,7 @@ FILES_OF_A_FOLDER = 20
 ONE_FILE_AN_API = {"broker/apis", "wire/messages"}
 # What is above a limit, and how far. No entry may be added, and none may grow.
 LONG_FILES = {
-    "broker/apis/produce.py": 900,
+    "broker/apis/produce.py": 898,
     "broker/controller/shell.py": 617,
     "broker/controller/store.py": 626,
     "broker/replication/replica_manager.py": 645,
@@ -67,7 +67,7 @@ LONG_FUNCTIONS = {
 FULL_FOLDERS: dict[str, int] = {}
 REPEATED_CLASS_NAMES = 23
 SHORT_DOCSTRINGS = 8
-NARROWING_ASSERTS = 146
+NARROWING_ASSERTS = 108
 ASSERTS_UNDER_IF = 0
 PRIVATE_PATCHES = 0
 

@@ -113,6 +113,4 @@ class ControlledShutdown:
             await asyncio.sleep(_PAUSE_S)
 
     async def _ask(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        answer = await self._link.ask(request)
-        assert isinstance(answer, ControlledShutdownResponse)
-        return answer
+        return await self._link.ask(request, ControlledShutdownResponse)

@@ -26,7 +26,6 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from odradek.wire.schema import Message
 
 MADE_AT_ONCE: Final = 1_000
 # The controller's answer to a request that does not wait for the topic.
@@ -65,10 +64,15 @@ class Controller(Protocol):
         """The function that creates a topic."""
 
 
+AskToCreate = Callable[
+    [CreateTopicsRequest, type[CreateTopicsResponse]], Awaitable[CreateTopicsResponse]
+]
+
+
 class ByController:
     """Creates topics by the controller, which may be on this broker."""
 
-    def __init__(self, here: Controller, ask: Callable[[Message], Awaitable[Message]]) -> None:
+    def __init__(self, here: Controller, ask: AskToCreate) -> None:
         """`ask` sends a request to the controller (`ControllerLink.ask`)."""
         self._here = here
         self._ask = ask
@@ -91,10 +95,10 @@ class ByController:
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
         try:
-            answer = await self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=0))
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=0)
+            answer = await self._ask(request, CreateTopicsResponse)
         except OSError as error:
             raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
-        assert isinstance(answer, CreateTopicsResponse)
         for made in answer.topics:
             if made.error_code not in {ErrorCode.NONE, _BEGUN}:
                 raise ApiError(ErrorCode(made.error_code), made.error_message)

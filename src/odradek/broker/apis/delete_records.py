@@ -15,7 +15,7 @@ Versions:
 import asyncio
 from typing import Final
 
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import Led, Partition, led
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
@@ -116,7 +116,7 @@ def _topic_refusal(session: Session, topic: str) -> ErrorCode:
 def _delete(
     replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition, deletion: _Deletion
 ) -> Partition | None:
-    found = replicas.find_led(topic, asked.partition_index)
+    found = led(replicas.find_led(topic, asked.partition_index))
     if isinstance(found, ErrorCode):
         deletion.failed(found)
         return None
@@ -125,12 +125,11 @@ def _delete(
     except StorageError as error:
         replicas.storage_failed(error)
         deletion.failed(ErrorCode.KAFKA_STORAGE_ERROR)
-    return found
+    return found.partition
 
 
-def _advance(partition: Partition, offset: int, deletion: _Deletion) -> None:
-    log = partition.log
-    assert log is not None
+def _advance(found: Led, offset: int, deletion: _Deletion) -> None:
+    log = found.log
     if "delete" not in log.config.cleanup_policy:
         deletion.failed(ErrorCode.POLICY_VIOLATION)
         return
@@ -140,7 +139,7 @@ def _advance(partition: Partition, offset: int, deletion: _Deletion) -> None:
         deletion.failed(ErrorCode.OFFSET_OUT_OF_RANGE)
         return
     deletion.offset = offset
-    partition.delete_records(offset, deletion)
+    found.partition.delete_records(offset, deletion)
 
 
 def _result(index: int, error: ErrorCode) -> DeleteRecordsPartitionResult:

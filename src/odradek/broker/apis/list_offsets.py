@@ -21,7 +21,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import Led, led
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
@@ -80,7 +80,8 @@ async def list_offsets(
             if times[topic.name, asked.partition_index] > 1:
                 answers.append(_refusal(asked, ErrorCode.INVALID_REQUEST))
                 continue
-            found = replicas.find_led(topic.name, asked.partition_index, asked.current_leader_epoch)
+            index, leader_epoch = asked.partition_index, asked.current_leader_epoch
+            found = led(replicas.find_led(topic.name, index, leader_epoch))
             if isinstance(found, ErrorCode):
                 answers.append(_refusal(asked, found))
             else:
@@ -120,43 +121,40 @@ def _log_end(logs: Logs, topic: str, asked: ListOffsetsPartition) -> ListOffsets
 
 async def _answer(
     replicas: ReplicaManager,
-    partition: Partition,
+    leading: Led,
     asked: ListOffsetsPartition,
     request: ListOffsetsRequest,
     api_version: int,
 ) -> ListOffsetsPartitionResponse:
-    log = partition.log
-    assert log is not None
     try:
-        return await _search(replicas, partition, log, asked, request, api_version)
+        return await _search(replicas, leading, asked, request, api_version)
     except StorageError as error:
-        if not log.removed:
+        if not leading.log.removed:
             replicas.storage_failed(error)
     except ApiError as error:
         return _refusal(asked, error.code)
     # It was deleted meanwhile, or its log directory has failed.
-    return _refusal(asked, partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
+    return _refusal(asked, leading.partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def _search(
     replicas: ReplicaManager,
-    partition: Partition,
-    log: Log,
+    leading: Led,
     asked: ListOffsetsPartition,
     request: ListOffsetsRequest,
     api_version: int,
 ) -> ListOffsetsPartitionResponse:
-    when = asked.timestamp
+    log, when = leading.log, asked.timestamp
     if when < 0 and api_version < _SINCE.get(when, 1 << 15):
         return _refusal(asked, ErrorCode.UNSUPPORTED_VERSION)
     if when in {EARLIEST, EARLIEST_LOCAL}:
         start = log.log_start_offset
         return _found(asked, _UNKNOWN, start, log.epochs.epoch_at(start))
-    if request.replica_id == CONSUMER and partition.high_watermark_is_behind_epoch():
+    if request.replica_id == CONSUMER and leading.high_watermark_is_behind_epoch():
         return _refusal(asked, ErrorCode.OFFSET_NOT_AVAILABLE)
     end = _readable_end(log, request)
     if when == LATEST:
-        return _found(asked, _UNKNOWN, end, partition.leader_epoch)
+        return _found(asked, _UNKNOWN, end, leading.partition.leader_epoch)
     place = await _place_in_time(replicas, log, when)
     if place is None or place.offset >= end:
         return _found(asked, _UNKNOWN, _UNKNOWN, _UNKNOWN)

@@ -16,6 +16,7 @@ Versions:
     v4  flexible
 """
 
+from odradek.broker.replication.partition import led
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -54,10 +55,9 @@ def offset_for_leader_epoch(
 def _answer(
     replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPartition
 ) -> EpochEndOffset:
-    found = replicas.find_led(topic, asked.partition, asked.current_leader_epoch)
+    found = led(replicas.find_led(topic, asked.partition, asked.current_leader_epoch))
     if isinstance(found, ErrorCode):
         return EpochEndOffset(partition=asked.partition, error_code=found)
-    assert found.log is not None
     leader_epoch, end_offset = found.log.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(
         partition=asked.partition, leader_epoch=leader_epoch, end_offset=end_offset

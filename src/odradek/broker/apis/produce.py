@@ -322,8 +322,7 @@ class ProduceApi:
         if isinstance(partition, ErrorCode):
             return _not_now(call, topic, index, partition)
         leader = partition.leader
-        assert leader is not None
-        if request.acks == ALL and leader.is_under_min_isr:
+        if request.acks == ALL and leader is not None and leader.is_under_min_isr:
             return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             view, header, cost_ns = validate_produced(
@@ -361,9 +360,9 @@ class ProduceApi:
     ) -> ProducePartitionResult:
         """`place` is that of an answer that was left open; None: it is being made."""
         leader, log_of = partition.leader, partition.log
-        assert leader is not None
-        assert log_of is not None
         topic, index = partition.topic_partition
+        if leader is None or log_of is None:
+            return _not_now(call, topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             flush = None if log_of.config.flush_messages == NEVER else _Flush(call)
             appended = partition.append(
@@ -498,8 +497,8 @@ class ProduceApi:
         """The error if the partition has changed since the check began; NONE if not."""
         if self._replicas.find_led(*partition.topic_partition) is not partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.leader is not None
-        if acks == ALL and partition.leader.is_under_min_isr:
+        leader = partition.leader
+        if acks == ALL and leader is not None and leader.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return _NONE
 
@@ -525,7 +524,8 @@ class ProduceApi:
             # Without a transactional id the right to use it was not checked.
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         log_of = partition.log
-        assert log_of is not None
+        if log_of is None:
+            raise ApiError(partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
         producers = log_of.producers
         is_asked = self.verifies_version_1 or call.header.api_version >= ADDS_PARTITIONS_SINCE
         if not is_asked or producers.has_open_transaction(
@@ -612,10 +612,8 @@ class ProduceApi:
             return self._refused(call, topic, index, refusal)
         if (lost := self._moved_on(partition, acks)) is not _NONE:
             return _not_now(call, topic, index, lost)
-        log_of = partition.log
-        assert log_of is not None
         try:
-            log_of.producers.check_verified(
+            partition.held_log().producers.check_verified(
                 waiting.header,
                 waiting.verification,
                 begins_at_0=version >= ADDS_PARTITIONS_SINCE,

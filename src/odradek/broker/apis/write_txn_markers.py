@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import Led, led
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.broker.serving.session import Session
@@ -124,14 +124,12 @@ class TxnMarkersApi:
         result: WritableTxnMarkerPartitionResult,
         waiting: "_Markers",
     ) -> None:
-        found = self._replicas.find_led(topic, result.partition_index)
+        found = led(self._replicas.find_led(topic, result.partition_index))
         if isinstance(found, ErrorCode):
             result.error_code = found
             return
-        leader = found.leader
-        assert leader is not None
-        assert found.log is not None
-        if is_late_copy(found.log.producers, marker):
+        partition, leader, log_of = found
+        if is_late_copy(log_of.producers, marker):
             result.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
             return
         if leader.is_under_min_isr:
@@ -149,15 +147,13 @@ class TxnMarkersApi:
             return
         if appended.flushes:
             waiting.one_more(slot)
-        required = found.log.leo
+        required = log_of.leo
         if leader.high_watermark < required:
             waiting.one_more(slot)
-            found.wait_for_commit(required, waiting, slot)
+            partition.wait_for_commit(required, waiting, slot)
         waiting.committed(slot)  # the first of the conditions: it is appended
 
-    def _append(
-        self, partition: Partition, marker: WritableTxnMarker, flushed: FlushDone
-    ) -> Appended:
+    def _append(self, found: Led, marker: WritableTxnMarker, flushed: FlushDone) -> Appended:
         wall_ms = self._clock.wall_ms()
         how = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
         batch = build_marker(
@@ -166,9 +162,8 @@ class TxnMarkersApi:
             producer_epoch=marker.producer_epoch,
             timestamp=wall_ms,
         )
-        assert partition.log is not None
-        flushes = partition.log.config.flush_messages != NEVER
-        return partition.append(
+        flushes = found.log.config.flush_messages != NEVER
+        return found.partition.append(
             memoryview(batch),
             read_header(batch),
             monotonic_ms=self._clock.monotonic_ms(),

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from odradek.model.clock import Clock
 from odradek.net.channel import Channel, Connector
-from odradek.wire.api_keys import ApiKey, response_class
+from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -73,18 +73,23 @@ class Peer:
         Raises:
             PeerError: no answer.
         """
-        answer: ControlResponse = await self.ask(request)  # type: ignore[assignment]
-        return answer
+        match request:
+            case LeaderAndIsrRequest():
+                return await self.ask(request, LeaderAndIsrResponse)
+            case UpdateMetadataRequest():
+                return await self.ask(request, UpdateMetadataResponse)
+            case StopReplicaRequest():
+                return await self.ask(request, StopReplicaResponse)
 
-    async def ask(self, request: Message) -> Message:
-        """Send a request, and wait for the response.
+    async def ask(self, request: Message, kind: type[R]) -> R:
+        """Send a request, and wait for the response, which is decoded as a `kind`.
 
         Raises:
             PeerError: no connection, the connection was lost, or no response in time.
         """
         try:
             async with self._turn, asyncio.timeout(self._timeout_ms / 1000):
-                return await self._exchange(await self._connected(), request)
+                return await self._exchange(await self._connected(), request, kind)
         except TimeoutError:
             self.close()
             raise PeerError(
@@ -110,10 +115,10 @@ class Peer:
     def _ended(self) -> None:
         self._channel = None
 
-    async def _exchange(self, channel: Channel, request: Message) -> Message:
+    async def _exchange(self, channel: Channel, request: Message, kind: type[R]) -> R:
         key = request.SCHEMA.request_key
         version = VERSIONS[ApiKey(key)]
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
         def answered(frame: memoryview | None, position: int) -> None:
             if future.done():
@@ -122,7 +127,7 @@ class Peer:
                 future.set_exception(PeerError(f"{self._host}:{self._port} closed the connection"))
             else:
                 own = memoryview(bytes(frame))  # it is decoded into views, which stay
-                future.set_result(decoder(response_class(key), version)(own, position)[0])
+                future.set_result(decoder(kind, version)(own, position)[0])
 
         channel.send(
             framed(request, version, channel.next_correlation_id(), self._client_id),

@@ -157,12 +157,12 @@ class ControllerChannels:
     ) -> None:
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self.fenced(broker.id)
-        elif isinstance(request, LeaderAndIsrRequest):
-            assert isinstance(response, LeaderAndIsrResponse), response
+        elif isinstance(request, LeaderAndIsrRequest) and isinstance(
+            response, LeaderAndIsrResponse
+        ):
             errors = _leader_and_isr_errors(request, response)
             self.answered(LeaderAndIsrAnswered(broker.id, broker.broker_epoch, errors))
-        elif isinstance(request, StopReplicaRequest):
-            assert isinstance(response, StopReplicaResponse), response
+        elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             errors = _deletion_errors(request, response)
             if errors:
                 self.answered(ReplicasDeleted(broker.id, broker.broker_epoch, errors))

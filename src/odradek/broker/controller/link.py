@@ -6,14 +6,15 @@ UpdateMetadata named last (the metadata cache). After NOT_CONTROLLER, or no resp
 to wait and send again.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.peers import Peer, PeerError
 from odradek.model.cluster import Broker
 from odradek.wire.schema import Message
 
-Handler = Callable[[Message], Awaitable[Message]]
+R = TypeVar("R", bound=Message)
 
 
 class ControllerLink:
@@ -25,10 +26,10 @@ class ControllerLink:
         broker_id: int,
         listener: str,
         cache: MetadataCache,
-        own: Mapping[type[Message], Handler],
+        own: Callable[[Message], Awaitable[Message]],
         make_peer: Callable[[str, int], Peer],
     ) -> None:
-        """`own` are the handlers of this broker, for when it is the controller."""
+        """`own` handles a request if this broker is the controller; it may raise PeerError."""
         self._broker_id = broker_id
         self._listener = listener
         self._cache = cache
@@ -37,8 +38,8 @@ class ControllerLink:
         self._peer: Peer | None = None
         self._peer_address: tuple[str, int] | None = None
 
-    async def ask(self, request: Message) -> Message:
-        """The controller's answer.
+    async def ask(self, request: Message, kind: type[R]) -> R:
+        """The controller's answer, which is of the class `kind`.
 
         Raises:
             PeerError: no controller is known, or no response came.
@@ -47,11 +48,10 @@ class ControllerLink:
         if controller is None:
             raise PeerError("no controller is known")
         if controller.id == self._broker_id:
-            handler = self._own.get(type(request))
-            if handler is None:  # else the caller would have used it directly
-                raise PeerError("the controller of this broker is not ready yet")
-            return await handler(request)
-        return await self._to(controller).ask(request)
+            answer = await self._own(request)
+            assert isinstance(answer, kind), answer
+            return answer
+        return await self._to(controller).ask(request, kind)
 
     def close(self) -> None:
         """Close the connection to the controller; waiting requests fail."""

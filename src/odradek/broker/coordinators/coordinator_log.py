@@ -158,20 +158,20 @@ class CoordinatorLog(Generic[M]):
         `done` is called once: with NONE when the records are committed (maybe before this method
         returns), with REQUEST_TIMED_OUT when that is not known in time, or with the error.
         """
-        leader = self.partition.leader
-        if self.is_over or leader is None:
+        leader, log_of = self.partition.leader, self.partition.log
+        if self.is_over or leader is None or log_of is None:
             done(ErrorCode.NOT_COORDINATOR)
             return
         if leader.is_under_min_isr:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         waiting = _Append(self._topic.purgatory, done)
-        error = self._write(records, _Writer(producer_id, producer_epoch, base_sequence), waiting)
+        writer = _Writer(producer_id, producer_epoch, base_sequence)
+        error = self._write(log_of, records, writer, waiting)
         if error is not ErrorCode.NONE:
             done(error)
             return
-        assert self.partition.log is not None
-        required = self.partition.log.leo
+        required = log_of.leo
         if leader.high_watermark < required:
             self.partition.wait_for_commit(required, waiting, waiting.one_more())
         if waiting.pending:
@@ -181,18 +181,19 @@ class CoordinatorLog(Generic[M]):
 
     def write(self, records: Iterable[KeyAndValue]) -> ErrorCode:
         """Append without waiting for replicas, as tombstones: the next leader may repeat it."""
-        if self.is_over or self.partition.leader is None:
+        log_of = self.partition.log
+        if self.is_over or self.partition.leader is None or log_of is None:
             return ErrorCode.NOT_COORDINATOR
-        return self._write(records, _NO_WRITER, None)
+        return self._write(log_of, records, _NO_WRITER, None)
 
     def _write(
         self,
+        log_of: Log,
         records: Iterable[KeyAndValue],
         writer: "_Writer",
         waiting: "_Append | None",
     ) -> ErrorCode:
         topic, partition = self._topic, self.partition
-        assert partition.log is not None
         wall_ms = topic.clock.wall_ms()
         batch = build_batch(
             [Record(key, value, wall_ms) for key, value in records],
@@ -204,7 +205,7 @@ class CoordinatorLog(Generic[M]):
         )
         if len(batch) > partition.rules.message_bytes_max:
             return ErrorCode.MESSAGE_TOO_LARGE
-        flushes = partition.log.config.flush_messages != NEVER and waiting is not None
+        flushes = log_of.config.flush_messages != NEVER and waiting is not None
         try:
             appended = partition.append(
                 memoryview(batch),

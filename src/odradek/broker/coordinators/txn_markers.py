@@ -189,9 +189,7 @@ class TransactionMarkers:
             if leader == self._broker_id:
                 response = await self._own(request)
             else:
-                answer = await self._peers.to(leader).ask(request)
-                assert isinstance(answer, WriteTxnMarkersResponse)
-                response = answer
+                response = await self._peers.to(leader).ask(request, WriteTxnMarkersResponse)
         except PeerError as error:
             log.info("markers are not written by broker %d: %s", leader, error)
             return batch

@@ -225,12 +225,12 @@ class TransactionVerification:
 
     async def _ask_all(self, coordinator: int, questions: list[Question]) -> None:
         try:
-            answer = await self._peers.to(coordinator).ask(_request(questions))
+            peer = self._peers.to(coordinator)
+            answer = await peer.ask(_request(questions), AddPartitionsToTxnResponse)
         except PeerError:
             for question in questions:
                 question.fail(ErrorCode.NETWORK_EXCEPTION)
             return
-        assert isinstance(answer, AddPartitionsToTxnResponse)
         errors_of = {
             (result.transactional_id, TopicPartition(topic.name, partition.partition_index)): (
                 ErrorCode(partition.partition_error_code)

@@ -272,7 +272,7 @@ class Reading:
             return _failure(wanted, partition)
         try:
             answer = self._read_log(wanted, partition)
-        except ApiError as error:  # out of range
+        except ApiError as error:  # such as OFFSET_OUT_OF_RANGE
             self.urgent = True
             return _failure(wanted, error.code)
         except StorageError as error:
@@ -294,7 +294,8 @@ class Reading:
 
     def _read_log(self, wanted: SessionPartition, partition: Partition) -> PartitionData:
         log = partition.log
-        assert log is not None
+        if log is None:
+            raise ApiError(partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
         answer = _state(wanted, partition)
         if self._nearest is not None and partition.leader is not None:
             preferred = self._nearest(partition.leader, wanted.fetch_offset)
@@ -417,7 +418,8 @@ def divergence(log: Log, wanted: SessionPartition) -> EpochEndOffset | None:
 
 def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:
     log = partition.log
-    assert log is not None
+    if log is None:
+        return _failure(wanted, partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
     return PartitionData(
         partition_index=wanted.key[1],
         aborted_transactions=None,

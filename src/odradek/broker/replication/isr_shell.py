@@ -98,7 +98,8 @@ class IsrShell:
         """Propose this ISR to the controller."""
         key = (partition.topic_id, partition.topic_partition.partition)
         leader = partition.leader
-        assert leader is not None, partition.topic_partition
+        if leader is None:
+            return  # its ISR is the next leader's to change
         self._asked[key] = _Asked(
             partition,
             partition.leader_epoch,
@@ -134,11 +135,10 @@ class IsrShell:
     ) -> dict[tuple[bytes, int], _Asked]:
         """Send one request. Returns what has to be sent again."""
         try:
-            response = await self._link.ask(self._request(asked))
+            response = await self._link.ask(self._request(asked), AlterPartitionResponse)
         except (PeerError, ApiError) as error:
             self._wait_for(str(error))
             return asked
-        assert isinstance(response, AlterPartitionResponse)
         if response.error_code:
             self._wait_for(ErrorCode(response.error_code).name)
             return asked
@@ -185,11 +185,10 @@ class IsrShell:
     def _settle(self, change: _Asked, answer: AlteredPartition) -> bool:
         """Whether this change is complete: stored, refused or out of date."""
         partition, error = change.partition, ErrorCode(answer.error_code)
-        if not self._is_current(change):
+        leader = partition.leader
+        if leader is None or not self._is_current(change):
             return True
         if error is ErrorCode.NONE:
-            leader = partition.leader
-            assert leader is not None
             isr = tuple(answer.isr)
             self._changed(len(isr) > len(leader.isr.committed))
             self._stored(partition, isr, answer.partition_epoch)

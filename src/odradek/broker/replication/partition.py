@@ -12,7 +12,7 @@ the stop of the broker complete every waiting request with Kafka's error.
 
 from collections import deque
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.log.disk import StorageError
 from odradek.log.flushing import FlushDone
@@ -21,7 +21,7 @@ from odradek.log.log_config import NEVER
 from odradek.log.producer_state import NO_OFFSET
 from odradek.log.slices import Appended, UnexpectedOffsetError
 from odradek.model.clock import MonotonicMs, WallMs
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError, hold
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from odradek.record.batch import BatchHeader
@@ -186,6 +186,16 @@ class Partition:
                 f"{name}: a produce request waits for offset {self._produces[0][0]}"
             )
 
+    def held_log(self) -> Log:
+        """The log.
+
+        Raises:
+            ApiError: it is deleted, or its log directory has failed.
+        """
+        if self.log is None:
+            raise ApiError(self.error or ErrorCode.KAFKA_STORAGE_ERROR)
+        return self.log
+
     # ------------------------------------------------------------------------ roles
 
     def become_leader(  # noqa: PLR0913 - the state of a leader at the start of its epoch
@@ -200,8 +210,7 @@ class Partition:
         monotonic_ms: MonotonicMs,
     ) -> None:
         """Lead from now on, or continue to lead in the same leader epoch with another ISR."""
-        log = self.log
-        assert log is not None
+        log = self.held_log()
         new_epoch = self.leader is None or state.leader_epoch != self.leader_epoch
         if new_epoch:
             log.assign_epoch(state.leader_epoch, log.leo)
@@ -284,12 +293,12 @@ class Partition:
         `flushed` is called only if this append reached `flush.messages`, when it is durable.
 
         Raises:
-            ApiError: the producer's epoch or sequence is wrong.
+            ApiError: the producer's epoch or sequence is wrong, or this replica does not lead.
             StorageError: the disk failed.
         """
         log, leader = self.log, self.leader
-        assert log is not None
-        assert leader is not None
+        if log is None or leader is None:
+            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
         is_flushed = log.config.flush_messages != NEVER
         if is_flushed:
             flushed = partial(self._flushed, monotonic_ms, flushed)
@@ -330,10 +339,12 @@ class Partition:
 
         Raises:
             CorruptBatchError, UnexpectedOffsetError: nothing was appended.
+            ApiError: there is no log, because its log directory has failed.
             StorageError: the disk failed.
         """
         log = self.log
-        assert log is not None
+        if log is None:
+            raise ApiError(self.error or ErrorCode.KAFKA_STORAGE_ERROR)
         before = log.leo
         if len(batches):
             try:
@@ -364,13 +375,6 @@ class Partition:
         if asked_leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def high_watermark_is_behind_epoch(self) -> bool:
-        """Right after an election the HW may still be below what consumers could read before."""
-        log = self.log
-        assert log is not None
-        assert self.leader is not None
-        return log.high_watermark < self.leader.epoch_start_offset
 
     def follower_fetched(
         self,
@@ -447,9 +451,9 @@ class Partition:
 
         Raises:
             OffsetOutOfRangeError: it is not committed yet.
+            ApiError: there is no log, because its log directory has failed.
         """
-        assert self.log is not None
-        if self.log.advance_log_start(offset):
+        if self.held_log().advance_log_start(offset):
             for watch, wanted in list((self._watches or {}).items()):
                 if watch.follower_id >= 0:
                     watch.partition_changed(wanted)  # followers get the new log start at once
@@ -541,6 +545,27 @@ class Partition:
             self._new_bytes = 0
         for sender in senders:
             sender.release()
+
+
+class Led(NamedTuple):
+    """A partition that is led here, with what only a leader is sure to have."""
+
+    partition: Partition
+    leader: LeaderReplica
+    log: Log
+
+    def high_watermark_is_behind_epoch(self) -> bool:
+        """Right after an election the HW may still be below what consumers could read before."""
+        return self.log.high_watermark < self.leader.epoch_start_offset
+
+
+def led(found: Partition | ErrorCode) -> Led | ErrorCode:
+    """What `ReplicaManager.find_led` found, with leader and log; the data path does without."""
+    if isinstance(found, ErrorCode):
+        return found
+    if found.leader is None or found.log is None:
+        return found.error or ErrorCode.KAFKA_STORAGE_ERROR
+    return Led(found, found.leader, found.log)
 
 
 def _notify_committed(

@@ -357,14 +357,16 @@ class ReplicaFetcher:
 
     def _process(self, key: Key, followed: _Followed, data: PartitionData) -> None:
         partition = followed.partition
-        if partition.leader_epoch != followed.leader_epoch or partition.log is None:
+        held = partition.log
+        if partition.leader_epoch != followed.leader_epoch or held is None:
             return  # it has another leader now: the answer is out of date
         try:
             if data.error_code:
                 self._handle_error(key, followed, ErrorCode(data.error_code))
             elif data.diverging_epoch is not None:
                 leader_end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                self._truncate_diverged(partition, leader_end, leader_start=data.log_start_offset)
+                leader_start = data.log_start_offset
+                self._truncate_diverged(partition, held, leader_end, leader_start=leader_start)
                 self._to_name[key] = followed
             else:
                 moved = partition.follow(
@@ -413,10 +415,8 @@ class ReplicaFetcher:
 
     @staticmethod
     def _truncate_diverged(
-        partition: Partition, leader_end: EpochEnd, *, leader_start: int
+        partition: Partition, held: Log, leader_end: EpochEnd, *, leader_start: int
     ) -> None:
-        held = partition.log
-        assert held is not None
         own = EpochEnd(*held.end_offset_for_epoch(leader_end.epoch))
         cut = truncation_offset(leader=leader_end, own=own, leo=held.leo)
         if held.log_start_offset < leader_start >= cut:
@@ -514,9 +514,9 @@ class ReplicaFetcher:
             ListOffsetsRequest(
                 replica_id=self._broker_id,
                 topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
-            )
+            ),
+            ListOffsetsResponse,
         )
-        assert isinstance(response, ListOffsetsResponse)
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code))

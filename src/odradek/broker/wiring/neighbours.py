@@ -86,11 +86,9 @@ class Neighbours:
         peer = self.peer_at(point.host, point.port)
         try:
             async with asyncio.timeout(LOG_ENDS_TIMEOUT_S):
-                answer = await peer.ask(request)
+                return await peer.ask(request, ListOffsetsResponse)
         finally:
             peer.close()
-        assert isinstance(answer, ListOffsetsResponse)
-        return answer
 
 
 class _OwnPort:

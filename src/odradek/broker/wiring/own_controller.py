@@ -66,10 +66,9 @@ async def allocate_block(
     """
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     try:
-        answer = await link.ask(request)
+        answer = await link.ask(request, AllocateProducerIdsResponse)
     except PeerError as error:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-    assert isinstance(answer, AllocateProducerIdsResponse)
     if answer.error_code:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return answer.producer_id_start, answer.producer_id_len
@@ -99,28 +98,24 @@ def link_of(
 ) -> ControllerLink:
     """The connection to the controller, which may be `controller` itself."""
 
-    async def alter(request: Message) -> Message:
-        assert isinstance(request, AlterPartitionRequest)
-        return await alter_partition(
-            controller, request, VERSIONS[ApiKey.ALTER_PARTITION], announced=metadata.topic_name
-        )
-
-    async def shut_down(request: Message) -> Message:
-        assert isinstance(request, ControlledShutdownRequest)
-        return await controlled_shutdown(controller, request)
-
-    async def allocate(request: Message) -> Message:
-        assert isinstance(request, AllocateProducerIdsRequest)
-        return await allocate_producer_ids(blocks.draw, request)
+    async def own(request: Message) -> Message:
+        match request:
+            case AlterPartitionRequest():
+                version = VERSIONS[ApiKey.ALTER_PARTITION]
+                return await alter_partition(
+                    controller, request, version, announced=metadata.topic_name
+                )
+            case ControlledShutdownRequest():
+                return await controlled_shutdown(controller, request)
+            case AllocateProducerIdsRequest():
+                return await allocate_producer_ids(blocks.draw, request)
+        # Other requests are made to the controller directly, if it is this broker and ready.
+        raise PeerError("the controller of this broker is not ready yet")
 
     return ControllerLink(
         broker_id=config.broker_id,
         listener=config.inter_broker_listener,
         cache=metadata,
-        own={
-            AlterPartitionRequest: alter,
-            ControlledShutdownRequest: shut_down,
-            AllocateProducerIdsRequest: allocate,
-        },
+        own=own,
         make_peer=make_peer,
     )

@@ -173,7 +173,8 @@ def by_controller(answer, *, is_controller=False):
     """What was asked of another controller, what was created here, and the outcome."""
     here, asked = Here(is_controller=is_controller), []
 
-    async def ask(request):
+    async def ask(request, kind):
+        assert kind is CreateTopicsResponse
         asked.append(request)
         if isinstance(answer, Exception):
             raise answer

@@ -37,8 +37,8 @@ def play(story, answer=lambda request: ANSWER):
 
 def test_a_question_is_answered_over_one_connection_that_stays():
     async def story(peer, other):
-        assert (await peer.ask(QUESTION)).error_code == 9
-        assert (await peer.send(QUESTION)).error_code == 9
+        assert (await peer.ask(QUESTION, ControlledShutdownResponse)).error_code == 9
+        assert (await peer.ask(QUESTION, ControlledShutdownResponse)).error_code == 9
         assert [(host, port) for host, port, _ in other.connections] == [("b2", 9092)]
         assert other.requests[0].broker_epoch == 5
 
@@ -47,7 +47,9 @@ def test_a_question_is_answered_over_one_connection_that_stays():
 
 def test_questions_wait_for_one_another():
     async def story(peer, other):
-        asked = [asyncio.ensure_future(peer.ask(QUESTION)) for _ in range(3)]
+        asked = [
+            asyncio.ensure_future(peer.ask(QUESTION, ControlledShutdownResponse)) for _ in range(3)
+        ]
         for answered in range(3):
             await asyncio.sleep(0.01)
             assert len(other.requests) == answered + 1
@@ -61,9 +63,9 @@ def test_without_a_listener_the_request_fails():
     async def story(peer, other):
         other.refuses = True
         with pytest.raises(PeerError, match="b2:9092"):
-            await peer.ask(QUESTION)
+            await peer.ask(QUESTION, ControlledShutdownResponse)
         other.refuses = False
-        await peer.ask(QUESTION)
+        await peer.ask(QUESTION, ControlledShutdownResponse)
 
     play(story)
 
@@ -71,10 +73,10 @@ def test_without_a_listener_the_request_fails():
 def test_no_answer_in_time_ends_the_connection():
     async def story(peer, other):
         with pytest.raises(PeerError, match="did not answer within 2000 ms"):
-            await peer.ask(QUESTION)
+            await peer.ask(QUESTION, ControlledShutdownResponse)
         assert other.open_connections == []
         other.answer = lambda request: ANSWER
-        await peer.ask(QUESTION)
+        await peer.ask(QUESTION, ControlledShutdownResponse)
         assert len(other.connections) == 2
 
     play(story, answer=lambda request: None)
@@ -84,14 +86,14 @@ def test_a_connection_that_cannot_be_made_in_time():
     async def story(peer, other):
         other.gate = asyncio.get_running_loop().create_future()
         with pytest.raises(PeerError, match="did not answer"):
-            await peer.ask(QUESTION)
+            await peer.ask(QUESTION, ControlledShutdownResponse)
 
     play(story)
 
 
 def test_a_connection_that_is_lost_while_it_is_waited():
     async def story(peer, other):
-        asked = asyncio.ensure_future(peer.ask(QUESTION))
+        asked = asyncio.ensure_future(peer.ask(QUESTION, ControlledShutdownResponse))
         await asyncio.sleep(0.01)
         other.open_connections[0].abort()
         with pytest.raises(PeerError, match="closed the connection"):
@@ -102,22 +104,22 @@ def test_a_connection_that_is_lost_while_it_is_waited():
 
 def test_an_invalid_answer_counts_as_no_answer():
     async def story(peer, other):
-        asked = asyncio.ensure_future(peer.ask(QUESTION))
+        asked = asyncio.ensure_future(peer.ask(QUESTION, ControlledShutdownResponse))
         await asyncio.sleep(0.01)
         other.reply((7).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\0\xff\xff")
         with pytest.raises(PeerError):
             await asked
         other.answer = lambda request: ANSWER
-        await peer.ask(QUESTION)
+        await peer.ask(QUESTION, ControlledShutdownResponse)
 
     play(story, answer=lambda request: None)
 
 
 def test_after_a_closed_connection_the_next_request_connects_again():
     async def story(peer, other):
-        await peer.ask(QUESTION)
+        await peer.ask(QUESTION, ControlledShutdownResponse)
         peer.close()
-        await peer.ask(QUESTION)
+        await peer.ask(QUESTION, ControlledShutdownResponse)
         assert len(other.connections) == 2
 
     play(story)

@@ -7,9 +7,13 @@ import pytest
 from odradek.broker.cluster.peers import PeerError
 from odradek.broker.controller.link import ControllerLink
 from odradek.model.cluster import Broker, EndPoint
-from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from odradek.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 
 QUESTION = ControlledShutdownRequest(broker_id=1)
+OWN = ControlledShutdownResponse()
 
 
 class Cache:
@@ -29,8 +33,8 @@ class FakePeer:
         self.address = host, port
         self.closed = False
 
-    async def ask(self, request):
-        return self.address, request
+    async def ask(self, request, kind):
+        return self.address, request, kind
 
     def close(self):
         self.closed = True
@@ -44,19 +48,20 @@ class Stage:
             broker_id=1,
             listener="INTERNAL",
             cache=self.cache,
-            own={ControlledShutdownRequest: self.own},
+            own=self.own,
             make_peer=self.make,
         )
 
     async def own(self, request):
-        return "own", request
+        assert request is QUESTION
+        return OWN
 
     def make(self, host, port):
         self.peers.append(FakePeer(host, port))
         return self.peers[-1]
 
     def ask(self):
-        return asyncio.run(self.link.ask(QUESTION))
+        return asyncio.run(self.link.ask(QUESTION, ControlledShutdownResponse))
 
 
 def test_there_is_no_controller():
@@ -72,14 +77,14 @@ def test_a_controller_that_is_not_registered():
 def test_the_controller_of_this_broker_is_called_directly():
     stage = Stage(1)
     stage.cache.put(1)
-    assert stage.ask() == ("own", QUESTION)
+    assert stage.ask() is OWN
     assert stage.peers == []
 
 
 def test_another_controller_is_sent_requests_over_one_connection_to_its_inter_broker_listener():
     stage = Stage(2)
     stage.cache.put(2, port=9500)
-    assert stage.ask() == (("b2", 9500), QUESTION)
+    assert stage.ask() == (("b2", 9500), QUESTION, ControlledShutdownResponse)
     stage.ask()
     assert len(stage.peers) == 1
 
@@ -90,7 +95,7 @@ def test_the_next_controller_is_sent_requests_over_another_connection():
     stage.cache.put(3)
     stage.ask()
     stage.cache.controller_id = 3
-    assert stage.ask() == (("b3", 9092), QUESTION)
+    assert stage.ask() == (("b3", 9092), QUESTION, ControlledShutdownResponse)
     assert [peer.closed for peer in stage.peers] == [True, False]
 
 

@@ -63,7 +63,8 @@ class Stage:
             self.unreachable -= 1
             raise PeerError("no broker listens")
 
-        async def ask(request):
+        async def ask(request, kind):
+            assert kind is WriteTxnMarkersResponse
             return await self.answer(broker_id, request)
 
         return SimpleNamespace(ask=ask)

@@ -50,7 +50,8 @@ class Link:
         self.script = []
         self.requests = []
 
-    async def ask(self, request):
+    async def ask(self, request, kind):
+        assert kind is AlterPartitionResponse
         self.requests.append(request)
         await asyncio.sleep(0.001)
         answer = self.script.pop(0) if self.script else granted
