@@ -37,18 +37,18 @@ ONE_FILE_AN_API = {"broker/apis", "wire/messages"}
 # What is above a limit, and how far. No entry may be added, and none may grow.
 LONG_FILES = {
     "broker/apis/produce.py": 898,
-    "broker/controller/shell.py": 617,
+    "broker/controller/shell.py": 615,
     "broker/controller/store.py": 626,
     "broker/replication/replica_manager.py": 645,
     "cli/odradek/plan.py": 734,
-    "client/consumer/coordinator.py": 663,
+    "client/consumer/coordinator.py": 662,
     "coord/zookeeper.py": 619,
     "group/membership.py": 604,
     "log/disk.py": 650,
     "log/log.py": 753,
     "log/logs.py": 763,
     "net/connection.py": 602,
-    "sim/run/faults.py": 791,
+    "sim/run/faults.py": 790,
     "txn/machine.py": 619,
 }
 LONG_FUNCTIONS = {
@@ -67,7 +67,7 @@ LONG_FUNCTIONS = {
 FULL_FOLDERS: dict[str, int] = {}
 REPEATED_CLASS_NAMES = 23
 SHORT_DOCSTRINGS = 8
-NARROWING_ASSERTS = 108
+NARROWING_ASSERTS = 57
 ASSERTS_UNDER_IF = 0
 PRIVATE_PATCHES = 0
 

@@ -210,9 +210,7 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
 
 
 def _if_set(config: BrokerConfig, name: str) -> int:
-    size = config.values[name] if name in config.static else -1
-    assert isinstance(size, int)
-    return size
+    return config.number(name) if name in config.static else -1
 
 
 def _give_up(reason: str) -> int:

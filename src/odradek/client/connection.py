@@ -370,9 +370,8 @@ class Connection(Closing, asyncio.BufferedProtocol):
         return future
 
     def _write(self, pieces: Sequence[Buffer]) -> None:
-        if not self.is_open:
+        if not self.is_open or self._transport is None:
             raise ConnectionError(f"{self.name}: the connection is closed")
-        assert self._transport is not None
         self._transport.write(b"".join(pieces))
 
     def _next_correlation_id(self) -> int:

@@ -29,7 +29,14 @@ from odradek.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from odradek.config.option import ConfigConflictError, InvalidConfigError, Option, Value, table
+from odradek.config.option import (
+    ConfigConflictError,
+    InvalidConfigError,
+    Option,
+    Value,
+    as_number,
+    table,
+)
 from odradek.config.topic import TopicConfig, inherited
 from odradek.model.cluster import EndPoint
 
@@ -270,9 +277,7 @@ class BrokerConfig(BrokerOptions):
 
     def number(self, name: str) -> int:
         """The value of an option that is always a number."""
-        value = self.values[name]
-        assert isinstance(value, int), name
-        return value
+        return as_number(self.values[name], name)
 
     def unknown(self) -> list[str]:
         """The names that are set and not known."""

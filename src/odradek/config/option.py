@@ -25,6 +25,28 @@ class ConfigConflictError(OdradekError):
     """Options that contradict each other, or that do not exist where they are set."""
 
 
+def as_number(value: Value, name: str) -> int:
+    """The value of an option whose type is a whole number.
+
+    Raises:
+        TypeError: it has another type.
+    """
+    if not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} is not a whole number")
+    return value
+
+
+def as_words(value: Value) -> tuple[str, ...]:
+    """The value of an option whose type is a list.
+
+    Raises:
+        TypeError: it has another type.
+    """
+    if not isinstance(value, tuple):
+        raise TypeError(f"{value!r} is not a list")
+    return value
+
+
 class Type(IntEnum):
     """The types of values, with the codes of DescribeConfigs."""
 

@@ -21,6 +21,8 @@ from odradek.config.option import (
     Option,
     Rule,
     Value,
+    as_number,
+    as_words,
     at_least,
     table,
 )
@@ -75,9 +77,7 @@ class TopicConfig:
 
     def __init__(self, values: Mapping[str, Value], overrides: Mapping[str, str]) -> None:
         attributes: dict[str, object] = {name: values[key] for name, key in _ATTRIBUTES}
-        policy = values["cleanup.policy"]
-        assert isinstance(policy, tuple)
-        attributes["cleanup_policy"] = frozenset(policy)
+        attributes["cleanup_policy"] = frozenset(as_words(values["cleanup.policy"]))
         difference_ms = values["message.timestamp.difference.max.ms"]
         for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if attributes[name] == LONG_MAX:
@@ -127,12 +127,10 @@ def inherited(broker_values: Mapping[str, Value]) -> TopicConfig:
             value = broker_values[synonym.name]
             if value is not None:
                 if synonym.factor != 1:
-                    assert isinstance(value, int)
-                    value *= synonym.factor
+                    value = as_number(value, synonym.name) * synonym.factor
                 values[name] = value
                 break
-    retention_ms = values["retention.ms"]
-    assert isinstance(retention_ms, int)
+    retention_ms = as_number(values["retention.ms"], "retention.ms")
     values["retention.ms"] = max(-1, retention_ms)  # below zero is unlimited, in any unit
     return TopicConfig(values, {})
 
@@ -166,10 +164,9 @@ def check_together(config: TopicConfig) -> None:
 
 
 def _throttled(value: Value) -> tuple[object, str] | None:
-    assert isinstance(value, tuple)
     if value == ("*",):
         return None
-    for word in value:
+    for word in as_words(value):
         partition, _, broker = word.partition(":")
         if not (partition.isdecimal() and broker.isdecimal()):
             return value, (
@@ -273,8 +270,7 @@ def _derived(name: str, synonyms: Sequence[Synonym]) -> Option:
     option, factor = next((each for each in brokers if each[0].default is not None), brokers[0])
     default = option.default
     if factor != 1:
-        assert isinstance(default, int), name
-        default *= factor
+        default = as_number(default, name) * factor
     text = first.doc.partition(" Unset: ")[0].replace("`log.", "`")
     rule = _RULES.get(name, first.rule)
     return Option(name, first.type, default, text, rule=rule, effect=first.effect)

@@ -30,6 +30,17 @@ class Partition:
     history: IsrHistory | None = None
 
     @property
+    def stored(self) -> LeaderAndIsr:
+        """The leader and ISR of a partition of which the store has accepted some.
+
+        Raises:
+            InvariantError: there are none yet.
+        """
+        if self.leader_and_isr is None:
+            raise InvariantError(f"{self.name}: no leader and ISR are stored yet")
+        return self.leader_and_isr
+
+    @property
     def valid_history(self) -> IsrHistory | None:
         """The ISR history, if it was written with the state that stands."""
         history, state = self.history, self.leader_and_isr
@@ -123,6 +134,17 @@ class ControllerContext:
         """One partition, None if it is not known."""
         topic = self.topics.get(name.topic)
         return topic.partitions.get(name.partition) if topic else None
+
+    def present(self, name: TopicPartition) -> Partition:
+        """One partition.
+
+        Raises:
+            InvariantError: it is not known.
+        """
+        partition = self.partition(name)
+        if partition is None:
+            raise InvariantError(f"{name}: it is not known")
+        return partition
 
     def known(self, names: Iterable[TopicPartition]) -> Iterator[Partition]:
         """Those of these partitions that are known."""

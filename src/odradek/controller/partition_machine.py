@@ -160,8 +160,7 @@ class PartitionMachine:
         isr_min: int,
         cause: Cause,
     ) -> None:
-        stored, context = partition.leader_and_isr, self._context
-        assert stored is not None, partition.name
+        stored, context = partition.stored, self._context
         live = context.electable(partition)
         if any(r in stored.isr and r not in context.doubtful(partition) for r in live):
             self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
@@ -195,10 +194,8 @@ class PartitionMachine:
         answered = [name for name in self._may_need_unclean if name.topic in topics]
         for name in answered:
             cause = self._may_need_unclean.pop(name)
-            partition = self._context.partition(name)
-            assert partition is not None, name
-            stored = partition.leader_and_isr
-            assert stored is not None, name
+            partition = self._context.present(name)
+            stored = partition.stored
             allowed = topics[name.topic]
             purpose = Purpose.UNCLEAN_ELECTION if allowed else Purpose.OFFLINE_ELECTION
             proposed = self._elect_unclean(partition, stored) if allowed else _leaderless(stored)
@@ -322,8 +319,7 @@ class PartitionMachine:
     def stored(self, outcomes: tuple[Outcome, ...]) -> list[Effect]:
         """Take in the outcomes of proposals; what was refused is decided again."""
         for outcome in outcomes:
-            partition = self._context.partition(outcome.proposal.partition)
-            assert partition is not None, outcome
+            partition = self._context.present(outcome.proposal.partition)
             match outcome:
                 case Accepted(proposal, partition_epoch):
                     accepted = replace(proposal.proposed, partition_epoch=partition_epoch)
@@ -366,8 +362,7 @@ class PartitionMachine:
         left it, and its directory is offline. 2. Replica 2 creates an empty log in another one.
         3. Broker 1 loses its page cache: the empty log would count as all that replica 2 has.
         """
-        led, history = partition.leader_and_isr, partition.valid_history
-        assert led is not None, partition.name
+        led, history = partition.stored, partition.valid_history
         had_all = {*led.isr, *(history.left if history else ())}
         adding = [r for r in partition.assignment.adding if r in online and r not in had_all]
         if adding:

@@ -110,6 +110,17 @@ class MemoryTree:
         check_path(path)
         return self._nodes.get(path)
 
+    def node(self, path: str) -> TreeNode:
+        """A node that exists.
+
+        Raises:
+            NoNodeError: it does not.
+        """
+        node = self.find(path)
+        if node is None:
+            raise NoNodeError(f"{path} does not exist")
+        return node
+
     def names(self, path: str) -> list[str]:
         """The names of a node's children, sorted."""
         return sorted(self._names.get(path, ()))

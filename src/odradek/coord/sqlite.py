@@ -321,7 +321,8 @@ class SqliteStore:
         return self._session
 
     def _opened(self) -> StoreFile:
-        assert self._file is not None, "the store is not open"
+        if self._file is None:
+            raise RuntimeError("the store is not open")
         return self._file
 
     # --------------------------------------------------------------------------- writes
@@ -455,7 +456,8 @@ class SqliteStore:
         return True
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        assert self._thread is not None
+        if self._thread is None:
+            raise RuntimeError("the store is not open")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 

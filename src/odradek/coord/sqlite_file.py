@@ -214,8 +214,7 @@ class StoreFile:
 
     def _counter(self, name: str) -> int:
         row = self.writer.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
-        assert isinstance(row[0], int)
-        return row[0]
+        return int(row[0])
 
     def _set_counter(self, name: str, value: int) -> None:
         self.writer.execute("UPDATE counters SET value = ? WHERE name = ?", (value, name))

@@ -255,8 +255,7 @@ class _Step:
         node = self._expect(path, version)
         if node.children_count:
             raise NotEmptyError(f"{path} has {node.children_count} children")
-        parent = self._get(parent_of(path))
-        assert parent is not None, path
+        parent = self._expect(parent_of(path), ANY_VERSION)
         self.nodes[parent_of(path)] = parent._replace(children_count=parent.children_count - 1)
         self._put(path, None, ChangeKind.DELETED)
 

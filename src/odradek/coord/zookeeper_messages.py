@@ -178,8 +178,8 @@ def result_of(operation: Operation, answer: Any, *, root: str) -> Result:
     """The result of an operation that succeeded, as `Store` defines it."""
     match operation:
         case Create():
-            assert isinstance(answer, str)
-            return answer[len(root) :]
+            path: str = answer
+            return path[len(root) :]
         case SetData():
             return stat_of(answer)
         case Delete() | Check():

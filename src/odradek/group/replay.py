@@ -20,7 +20,7 @@ from odradek.group.records import (
     key_version,
 )
 from odradek.model.partition import TopicPartition
-from odradek.record.records import Record
+from odradek.record.records import InvalidRecordError, Record
 
 
 class Replay:
@@ -42,10 +42,11 @@ class Replay:
         """
         key, value = record.key, record.value
         self.next_order = record.offset + 1
-        cached = self._decoded_keys.get(key) if key is not None else None
+        if key is None:
+            raise InvalidRecordError("a record without a key")
+        cached = self._decoded_keys.get(key)
         if cached is None:
             version = key_version(key)
-            assert key is not None
             if version == GROUP_KEY_VERSION:
                 self._group_record(key, value)
                 return

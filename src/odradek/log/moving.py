@@ -105,8 +105,8 @@ class MovingLogs:
         if isinstance(found, ColdRead):
             self._wait(partition, found.load, self._loaded)
             return 0
-        assert found is not None
-        assert found.data is not None
+        if found is None or found.data is None:
+            return 0  # there is nothing after the end of the copy
         batches = memoryview(found.data)
         if future.leo > base_offset_at(batches, 0):
             # The log start offset is within a batch: the copy begins with the whole batch.

@@ -408,15 +408,14 @@ def _place(options: Mapping[str, str], side: str, default: int) -> QueryBound:
     if text is not None:
         return QueryBound("timestamp", None, parse_offsets(text))
     text = options.get(f"{side}offsets")
-    match None if text is None else text.strip().lower():
-        case None:
-            return QueryBound("offset", default, {})
+    if text is None:
+        return QueryBound("offset", default, {})
+    match text.strip().lower():
         case "earliest":
             return QueryBound("offset", EARLIEST, {})
         case "latest":
             return QueryBound("offset", LATEST, {})
         case _:
-            assert text is not None
             return QueryBound("offset", None, parse_offsets(text))
 
 

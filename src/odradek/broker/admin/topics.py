@@ -319,8 +319,8 @@ class TopicAdmin:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
     def _shows(self, topic: MadeTopic) -> bool:
-        assert topic.id is not None
-        return self._leads(topic.name, topic.id.bytes, len(topic.assignment))
+        topic_id = None if topic.id is None else topic.id.bytes
+        return self._leads(topic.name, topic_id, len(topic.assignment))
 
     def _leads(self, name: str, topic_id: bytes | None, partitions: int) -> bool:
         shown = self.metadata.topic(name)

@@ -283,8 +283,7 @@ class FetchApi:
             topics.setdefault(wanted.key[0], []).append(answer)
             if answer.records and is_follower:
                 self._count_replicated(wanted, len(answer.records))
-            if answer.records and not is_follower:
-                assert isinstance(wanted.target, Partition)
+            if answer.records and not is_follower and isinstance(wanted.target, Partition):
                 name = wanted.target.topic_partition.topic
                 self._metrics.topic(name).fetched(len(answer.records))
         self._metrics.fetched(reading.bytes, follower=is_follower)

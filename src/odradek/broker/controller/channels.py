@@ -133,8 +133,9 @@ class ControllerChannels:
         for to_send in effect.requests:
             if to_send.leader_and_isr is not None:
                 await self._post(to_send, await translation.leader_and_isr(to_send, leaders))
-            if to_send.metadata is not None:
-                await self._post(to_send, await translation.update_metadata(to_send, brokers))
+            if (metadata := to_send.metadata) is not None:
+                update = await translation.update_metadata(to_send, metadata, brokers)
+                await self._post(to_send, update)
             if to_send.stop is not None:
                 await self._post(to_send, await translation.stop_replica(to_send))
 
@@ -243,12 +244,14 @@ class _Translation:
         )
 
     async def update_metadata(
-        self, to_send: BrokerRequests, brokers: list[UpdateMetadataBroker]
+        self,
+        to_send: BrokerRequests,
+        metadata: Sequence[PartitionUpdate],
+        brokers: list[UpdateMetadataBroker],
     ) -> UpdateMetadataRequest:
-        assert to_send.metadata is not None
-        states = self._metadata.get(id(to_send.metadata))
+        states = self._metadata.get(id(metadata))
         if states is None:
-            states = self._metadata[id(to_send.metadata)] = await self._topics(to_send.metadata)
+            states = self._metadata[id(metadata)] = await self._topics(metadata)
         return UpdateMetadataRequest(
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,

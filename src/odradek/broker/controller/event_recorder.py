@@ -59,12 +59,12 @@ class EventRecorder:
         epoch = controller.context.controller_epoch
         try:
             self._remove_old()
-            self._file = self._disk.create(f"{self._directory}/{recording_name(epoch)}")
+            file = self._file = self._disk.create(f"{self._directory}/{recording_name(epoch)}")
         except StorageError as error:
             self._failed(error)
             return controller.handle
         self._written = 0
-        self._write(Term(epoch, controller.deletion_enabled, self._broker_id, __version__))
+        self._write(file, Term(epoch, controller.deletion_enabled, self._broker_id, __version__))
 
         def handle(event: Event) -> list[Effect]:
             now = read_clocks(self._clock)
@@ -81,16 +81,14 @@ class EventRecorder:
     def end(self, reason: str) -> None:
         """The term is over."""
         if self._file is not None:
-            self._write(Ended(reason[:_REASON_CHARS_MAX], read_clocks(self._clock)))
+            self._write(self._file, Ended(reason[:_REASON_CHARS_MAX], read_clocks(self._clock)))
             self._file = None
 
     def _record(self, entry: Handled) -> None:
         if self._file is not None:
-            self._write(entry)
+            self._write(self._file, entry)
 
-    def _write(self, entry: Entry) -> None:
-        file = self._file
-        assert file is not None, entry
+    def _write(self, file: File, entry: Entry) -> None:
         try:
             line = to_line(entry).encode()
             is_full = self._written + len(line) > self._bytes_max - _END_BYTES

@@ -503,8 +503,8 @@ class ControllerShell:
 
     async def _settle(self, event: Event) -> None:
         """One event, and everything that follows from it, in order."""
-        machine = self._machine
-        if machine is None or self._handle is None:
+        machine, store = self._machine, self._term_store
+        if machine is None or store is None or self._handle is None:
             return  # of a term that is over
         trampoline = Trampoline(self._handle)
         for effect in trampoline.settle(event):
@@ -513,13 +513,11 @@ class ControllerShell:
             if effect is None:
                 await asyncio.sleep(0)
             else:
-                trampoline.report(*await self._perform(effect))
+                trampoline.report(*await self._perform(effect, store))
 
     async def _perform(  # noqa: C901 - one case for each kind of effect
-        self, effect: Effect
+        self, effect: Effect, store: ControllerStore
     ) -> Iterable[Event]:
-        store = self._term_store
-        assert store is not None, effect
         match effect:
             case SendRequests():
                 await self._channels.send(effect)
@@ -533,9 +531,9 @@ class ControllerShell:
                     if number % SLICE == 0:
                         await asyncio.sleep(0)
             case Answer(answer):
-                assert self._asked is not None, answer
-                if not self._asked.answer.done():  # else its asker was cancelled
-                    self._asked.answer.set_result(answer)
+                asked = self._asked
+                if asked is not None and not asked.answer.done():  # else its asker was cancelled
+                    asked.answer.set_result(answer)
             case Resign(reason):
                 raise ControllerMovedError(reason)
             case ReadLogEnds(replicas):

@@ -219,8 +219,7 @@ class TransactionMarkers:
             error = outcome.get((marker.transaction.producer_id, partition))
             if error in _NEEDLESS:
                 done.add(partition)
-            elif error in _FENCED:
-                assert error is not None
+            elif error is not None and error in _FENCED:
                 marker.is_fenced = True
                 log.warning(
                     "%s: %s refuses the marker of transaction %r: %s",

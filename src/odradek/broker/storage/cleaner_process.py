@@ -41,8 +41,8 @@ class CleanerProcess:
             CleaningError: the log is damaged.
         """
         process = await self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        if process.stdin is None or process.stdout is None:
+            raise CleanerDiedError("the cleaner process was started without pipes")
         request = {"job": job.to_json(), "bytes_per_second": bytes_per_second}
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")

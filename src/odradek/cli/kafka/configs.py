@@ -367,11 +367,8 @@ async def _alter_resource(
 
 
 async def _describe(cluster: Cluster, kind: str, name: str | None, *, everything: bool) -> None:
-    names = [name]
-    if name is None:
-        names = list(await _all_of(cluster, kind))
+    names = list(await _all_of(cluster, kind)) if name is None else [name]
     for entity in names:
-        assert entity is not None
         print(_heading(kind, entity, everything=everything))
         entries = await _entries(cluster, kind, entity, synonyms=True, everything=everything)
         for entry in entries:

@@ -104,7 +104,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
 
     main = import_module(TOOLS[name].module).main
     try:
-        code = main(arguments)
+        code: int = main(arguments)
         sys.stdout.flush()
     except UsageError as error:
         print(error, file=sys.stderr)
@@ -125,12 +125,11 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except SystemExit as end:  # --help, --version and mistakes
-        code = end.code
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         from odradek.cli.failures import hide_log  # noqa: PLC0415 - most tools have imported it
 
         hide_log()
-    assert isinstance(code, int), name
     return code
 
 

@@ -33,6 +33,13 @@ class Picture:
     isr_min: int = 1  # min.insync.replicas of the topic, reported by a leader
     foreign: Sequence[int] = ()  # brokers that offer no reports: not Odradek's
 
+    @property
+    def known_state(self) -> Mapping[str, Any]:
+        """The controller's state, for sentences that are made only with it."""
+        if self.state is None:
+            raise LookupError("no controller answered")
+        return self.state
+
     def clock(self, at_ms: int) -> str:
         """A time; with the date only if it is not today's."""
         return clock(at_ms, self.wall_ms)
@@ -211,8 +218,7 @@ def _not_preferred(picture: Picture, p: Partition) -> Line:
 
 
 def _what_keeps_it(picture: Picture, p: Partition) -> str:
-    state, preferred = picture.state, p["replicas"][0]
-    assert state is not None
+    state, preferred = picture.known_state, p["replicas"][0]
     if preferred in p["dead"]:
         return picture.caller.bring_back(preferred)
     if preferred in p["on_failed_dirs"]:
@@ -359,8 +365,7 @@ def _broker(picture: Picture, broker: int) -> Iterator[str]:
 
 
 def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) -> Iterator[str]:
-    state = picture.state
-    assert state is not None
+    state = picture.known_state
     leads = [p for p in partitions if p["leader"] == broker]
     lagging = [p for p in partitions if broker not in p["isr"] and p["leader"] is not None]
     failed = [p for p in partitions if broker in p["on_failed_dirs"]]

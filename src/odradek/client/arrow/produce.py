@@ -226,7 +226,6 @@ async def commit_left_open(
         ApiError: refused: the producer is fenced, or the transaction has timed out.
         ClientTimeoutError: not within `max.block.ms`.
     """
-    settings = replace(settings, transactional_id=transaction.transactional_id)
-    manager = TransactionManager(cluster, settings)
+    manager = TransactionManager(cluster, settings, transaction.transactional_id)
     manager.resume(transaction)
     await manager.end(commit=True)

@@ -120,13 +120,15 @@ class Consumer(Closing):
         if self._coordinator is None:
             from odradek.client.consumer.coordinator import ConsumerCoordinator  # noqa: PLC0415  not all have one
 
-            if self._settings.group_id is None:
+            group_id = self._settings.group_id
+            if group_id is None:
                 raise IllegalStateError(
                     "To use the group management or offset commit APIs, you must provide a valid "
                     "group.id in the consumer configuration."
                 )
+            subscriber = _Subscriber(self, self._assigned, self._fetcher)
             self._coordinator = ConsumerCoordinator(
-                self._cluster, self._settings, _Subscriber(self, self._assigned, self._fetcher)
+                self._cluster, self._settings, group_id, subscriber
             )
         return self._coordinator
 

@@ -138,12 +138,11 @@ class ConsumerCoordinator:
     """The membership of one consumer in its group."""
 
     def __init__(
-        self, cluster: Cluster, settings: ConsumerSettings, subscriber: Subscriber
+        self, cluster: Cluster, settings: ConsumerSettings, group_id: str, subscriber: Subscriber
     ) -> None:
-        assert settings.group_id is not None
         self._cluster = cluster
         self._settings = settings
-        self._group_id = settings.group_id
+        self._group_id = group_id
         self._subscriber = subscriber
         self._assignors = [assignor_of(name) for name in settings.assignors]
         self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)

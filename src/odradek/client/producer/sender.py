@@ -86,10 +86,10 @@ class BatchSender:
         self._refreshed_s = self._loop.time()
         self._sender: asyncio.Task[None] | None = None
         self._transactions: TransactionManager | None = None
-        if settings.transactional_id is not None:
+        if (name := settings.transactional_id) is not None:
             from odradek.client.producer import transactions  # noqa: PLC0415  few need it
 
-            self._transactions = transactions.TransactionManager(cluster, settings)
+            self._transactions = transactions.TransactionManager(cluster, settings, name)
 
     def _start(self) -> None:
         self._sender = self._loop.create_task(self._send_all())

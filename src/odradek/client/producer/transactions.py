@@ -93,13 +93,12 @@ class OpenTransaction(NamedTuple):
 class TransactionManager:
     """The transactions of one producer."""
 
-    def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
-        assert settings.transactional_id is not None
+    def __init__(self, cluster: Cluster, settings: ProducerSettings, transactional_id: str) -> None:
         self.state = TransactionManagerState.UNINITIALIZED
         self.identity: ProducerIdAndEpoch = NO_PRODUCER
         self.error: Exception | None = None
         self.epoch_is_in_doubt = False
-        self._id = settings.transactional_id
+        self._id = transactional_id
         self._cluster = cluster
         self._settings = settings
         # Of the open transaction.

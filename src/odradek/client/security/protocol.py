@@ -104,7 +104,8 @@ def _text(store: KeyStore, option: str) -> str:
 
 
 def _bytes(store: KeyStore, option: str) -> bytes:
-    assert store.location is not None
+    if store.location is None:
+        raise SettingsError(f"{option} is not set")
     try:
         return pathlib.Path(store.location).read_bytes()
     except OSError as error:

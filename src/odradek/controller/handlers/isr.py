@@ -77,8 +77,7 @@ def judge_isr(
     context: ControllerContext, broker: int, partition: Partition, change: IsrChange
 ) -> ErrorCode:
     """The error for an ISR that the leader `broker` asks for in its present leader epoch."""
-    stored, wanted = partition.leader_and_isr, change.wanted
-    assert stored is not None, partition.name
+    stored, wanted = partition.stored, change.wanted
     if wanted.partition_epoch != stored.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     if wanted.leader_recovery_state == RECOVERING and (

@@ -99,8 +99,7 @@ class LogChecker:
 
     def stopped(self, broker: SimulatedBroker) -> None:
         """The broker has stopped by itself."""
-        running = broker.broker
-        assert running is not None
+        running = broker.running
         self._looks[broker.id] = looks(broker)
         self._clean[broker.id] = [
             path
@@ -180,8 +179,7 @@ class LogChecker:
 
     def loaded(self, broker: SimulatedBroker) -> None:
         """Compare the opened logs with the disk that the broker has found."""
-        running = broker.broker
-        assert running is not None
+        running = broker.running
         now = read_disk(broker.disk)
         for path in self._clean.pop(broker.id, []):
             directory = running.logs.directories[path]
@@ -361,9 +359,7 @@ def _assigned(broker: SimulatedBroker, tree: MemoryTree) -> dict[TopicPartition,
     """The partitions that the store assigns to a broker, with their topic ids."""
     assigned: dict[TopicPartition, bytes | None] = {}
     for name in tree.names(layout.TOPICS):
-        node = tree.find(layout.topic_path(name))
-        assert node is not None
-        topic = layout.decode_topic(name, node.data)
+        topic = layout.decode_topic(name, tree.node(layout.topic_path(name)).data)
         topic_id = topic.topic_id.bytes if topic.topic_id else None
         for number, assignment in topic.assignments.items():
             if broker.id in assignment.replicas:

@@ -20,6 +20,7 @@ from odradek.broker.replication.partition import Partition as HeldPartition
 from odradek.coord import layout, layout_odradek
 from odradek.coord.tree import Change, ChangeKind, TreeNode
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+from odradek.replica.leader import LeaderReplica
 from odradek.sim.checks.checkers import LogOnDisk, fullest, read_disk
 from odradek.sim.checks.history import Facts, History
 from odradek.sim.world.cluster import ProcessState, SimulatedBroker, SimulatedCluster
@@ -82,8 +83,7 @@ class ReplicationChecker:
                     self._state_changed(TopicPartition(topic, int(below.split("/")[1])), path, kind)
 
     def _features_written(self) -> None:
-        node = self._cluster.tree.find(layout.ODRADEK_FEATURES)
-        assert node is not None, "it is never removed"
+        node = self._cluster.tree.node(layout.ODRADEK_FEATURES)
         level = layout.decode_features(node.data).transaction_version
         self.transaction_version_used("the cluster", level)
         self._transaction_version = level
@@ -246,15 +246,15 @@ class ReplicationChecker:
         }
         for broker in self._cluster.brokers:
             for partition in held.get(broker.id, {}).values():
-                if partition.leader is not None:
-                    self._look_at_leader(broker, partition)
+                if (leader := partition.leader) is not None:
+                    self._look_at_leader(broker, partition, leader)
         for name, state in self._stored.items():
             self._look_at_isr(name, state.leader_and_isr, held)
         self._forget_losses(held)
 
-    def _look_at_leader(self, broker: SimulatedBroker, partition: HeldPartition) -> None:
-        leader = partition.leader
-        assert leader is not None
+    def _look_at_leader(
+        self, broker: SimulatedBroker, partition: HeldPartition, leader: LeaderReplica
+    ) -> None:
         leader_epoch = (
             partition.topic_id,
             partition.topic_partition.partition,

@@ -277,12 +277,12 @@ class RegisterWriter(Transactor):
         except TROUBLE:
             await self._client.begin_anew()
             return
-        if None in fetched:
+        values = [value for value in fetched if value is not None]
+        if len(values) < len(fetched):
             await self._client.pause()
             return
         self.has_read_all = True
-        for register, value in zip(self.registers, fetched, strict=True):
-            assert value is not None
+        for register, value in zip(self.registers, values, strict=True):
             self._check(register, register.allowed(), value)
 
 

@@ -585,8 +585,7 @@ async def _prefer_others(cluster: SimulatedCluster, drawn: int, *, pause_s: floa
     """Rotate the replicas of all partitions, then elect the preferred leaders."""
     targets = {}
     for topic in cluster.tree.names(layout.TOPICS):
-        node = cluster.tree.find(layout.topic_path(topic))
-        assert node is not None, topic
+        node = cluster.tree.node(layout.topic_path(topic))
         for index, assignment in layout.decode_topic(topic, node.data).assignments.items():
             replicas = assignment.target
             by = 1 + (drawn + index) % max(1, len(replicas) - 1)

@@ -96,6 +96,17 @@ class SimulatedBroker:
         """Whether a process exists, in whichever state."""
         return self.state is not ProcessState.DOWN
 
+    @property
+    def running(self) -> Broker:
+        """The broker of its process.
+
+        Raises:
+            LookupError: no process of it has come that far.
+        """
+        if self.broker is None:
+            raise LookupError(f"{self.name} does not run")
+        return self.broker
+
     # ------------------------------------------------------------------------- its processes
 
     def start(self) -> None:
@@ -108,20 +119,20 @@ class SimulatedBroker:
         cluster.processes.append(process)
         process.on_crash = lambda: self._dead(Crash.PROCESS)
         self.disk.on_crash = lambda: self._last_look(process)
-        self._over = cluster.loop.create_future()
+        over = self._over = cluster.loop.create_future()
         self._together_with = ()
         self._ended.clear()
         self.gave_up = ""
         self.state = ProcessState.STARTING
-        self.store = MemoryStore(
+        store = self.store = MemoryStore(
             cluster.tree, session_timeout_ms=SESSION_TIMEOUT_MS, fate=cluster.fate
         )
-        process.create_task(self._live(process), name=self.name)
+        process.create_task(self._live(process, over, store), name=self.name)
 
-    async def _live(self, process: MortalLoop) -> None:
-        cluster, over = self._cluster, self._over
-        assert over is not None
-        assert self.store is not None
+    async def _live(
+        self, process: MortalLoop, over: asyncio.Future[str | None], store: MemoryStore
+    ) -> None:
+        cluster = self._cluster
 
         def end(reason: str | None) -> None:
             if not over.done():
@@ -134,7 +145,7 @@ class SimulatedBroker:
             clock=self.clock,
             random=cluster.randomness(f"{self.name}/{self.starts}"),
             disk=self.disk,
-            store=self.store,
+            store=store,
             network=cluster.network.join(process, lambda: cluster.witness.loaded(self)),
         )
         broker = self.broker = Broker(cluster.config(self), world, on_fatal=end)
@@ -150,7 +161,7 @@ class SimulatedBroker:
         self.state = ProcessState.STOPPING
         await broker.stop(together_with=self._together_with)
         process.kill()
-        self.store.crash(0)  # its session has ended already
+        store.crash(0)  # its session has ended already
         cluster.network.host_died(self.name, power=False)
         self.disk.crash(Crash.PROCESS)
         cluster.witness.stopped(self)

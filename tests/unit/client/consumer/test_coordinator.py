@@ -82,7 +82,7 @@ def as_member(then, **properties):
         text = {name.replace("_", "."): str(value) for name, value in properties.items()}
         settings = ConsumerSettings.from_properties({"group.id": "g", **text})
         cluster, consumer = FakeCluster(2, settings=settings.client), Consumer()
-        coordinator = ConsumerCoordinator(cluster, settings, consumer)
+        coordinator = ConsumerCoordinator(cluster, settings, "g", consumer)
         try:
             await asyncio.wait_for(then(coordinator, consumer, cluster), 10_000)
         finally:

@@ -138,9 +138,8 @@ def _acl(binding: Binding) -> Acl:
 
 
 def _binding(acl: Acl) -> Binding:
-    assert acl.name is not None, acl
-    assert acl.principal is not None, acl
-    assert acl.host is not None, acl
+    if acl.name is None or acl.principal is None or acl.host is None:
+        raise ValueError(f"{acl}: an ACL to be stored has a resource, a principal and a host")
     return Binding(
         ResourcePattern(
             ResourceType(acl.resource_type), acl.name, acl.pattern_type == PATTERN_PREFIXED
