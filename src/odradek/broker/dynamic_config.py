@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
+from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, follow, purge
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
@@ -23,19 +24,14 @@ from odradek.coord.layout_config import (
     topic_entity,
 )
 from odradek.coord.store import (
-    BadVersionError,
-    ConnectionLostError,
     NoNodeError,
-    SessionExpiredError,
     Stat,
     Store,
 )
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.clock import Clock
 
-NOTICE_AGE_MS_MAX: Final = 15 * 60 * 1000
 SLICE: Final = 250  # entities read before others may run
-_PAUSE_SECONDS: Final = 0.1
 
 Overrides = Mapping[str, str]
 
@@ -100,19 +96,13 @@ class DynamicConfig:
 
     async def run(self) -> None:
         """Handle notifications until cancelled."""
-        while True:
-            await self._something.wait()
-            self._something.clear()
-            try:
-                if self._is_blind:
-                    await self.load()
-                    self._is_blind = False
-                await self._handle()
-            except SessionExpiredError:
-                continue  # until `session_opened`
-            except ConnectionLostError:
-                await asyncio.sleep(_PAUSE_SECONDS)
-                self._something.set()
+        await follow(self._something, self._catch_up)
+
+    async def _catch_up(self) -> None:
+        if self._is_blind:
+            await self.load()
+            self._is_blind = False
+        await self._handle()
 
     async def wait_handled(self, number: int, deadline_ms: int) -> bool:
         """Wait until this broker has applied a notification; False if not before the deadline."""
@@ -147,7 +137,8 @@ class DynamicConfig:
                 changed[entity] = None
         await self._read(changed)
         await self._have_seen(new)
-        await self._purge(by_path)
+        too_old_ms = self._clock.wall_ms() - NOTICE_AGE_MS_MAX
+        await purge(self._store, by_path, created_before_ms=too_old_ms)
 
     async def _have_seen(self, numbers: Iterable[int]) -> None:
         async with self._handled:
@@ -162,15 +153,6 @@ class DynamicConfig:
         except CorruptNodeError as error:
             self._listener.note(str(error))
             return None
-
-    async def _purge(self, notices: Mapping[str, tuple[bytes | None, Stat] | None]) -> None:
-        too_old = self._clock.wall_ms() - NOTICE_AGE_MS_MAX
-        for path, node in notices.items():
-            if node is not None and node[1].created_ms < too_old:
-                try:
-                    await self._store.delete(path)
-                except (NoNodeError, BadVersionError):
-                    continue  # another broker deleted it
 
     # -------------------------------------------------------------------------- entities
 

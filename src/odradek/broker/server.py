@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from odradek.broker.storage.housekeeping import in_slices
+from odradek.broker.wiring.acls import load_acls
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
 from odradek.model.cluster import Broker as RegisteredBroker
@@ -41,17 +42,12 @@ class Broker(BrokerParts):
         await self.lifecycle.open()
         self.cluster_id = await self.lifecycle.cluster_id()
         await self.lifecycle.persist(self.dynamic_config.load)
+        if self.acl_changes is not None:
+            await load_acls(config, self.acl_changes, self.lifecycle)
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
         await in_slices(opening, self._world.clock)
-        for path, directory in self.logs.directories.items():
-            if directory.strays:
-                log.info(
-                    "%d logs in %s are set aside (their names end in -stray): nothing reads them; "
-                    "delete them when their records are not needed",
-                    directory.strays,
-                    path,
-                )
+        self._log_strays()
         await self.lifecycle.persist(self.features.learn)
         await self.lifecycle.persist(self.coordinator_counts.load)
         self.end_points = await self._listen()
@@ -73,6 +69,8 @@ class Broker(BrokerParts):
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
         self.tasks.start(self.features.run(), "features")
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
+        if self.acl_changes is not None:
+            self.tasks.start(self.acl_changes.run(), "ACLs")
         # From here on a Metadata response names at least this broker.
         if not await self.metadata.wait_for(
             lambda: config.broker_id in self.metadata.brokers,
@@ -108,6 +106,16 @@ class Broker(BrokerParts):
         await closed
         await self._world.store.close()
         self.state = "stopped"
+
+    def _log_strays(self) -> None:
+        for path, directory in self.logs.directories.items():
+            if directory.strays:
+                log.info(
+                    "%d logs in %s are set aside (their names end in -stray): nothing reads them; "
+                    "delete them when their records are not needed",
+                    directory.strays,
+                    path,
+                )
 
     async def _listen(self) -> tuple[EndPoint, ...]:
         """Open every listener. Returns the advertised end points, with the actual ports."""

@@ -1,18 +1,14 @@
-"""The stored ACLs, quotas and SCRAM credentials that brokers do not enforce, for `odradek up`."""
+"""The stored quotas and SCRAM credentials that brokers do not enforce, for `odradek up`."""
 
 import asyncio
 from collections.abc import Sequence
 
 from odradek.client.admin.security import (
-    ANY,
-    Acl,
-    describe_acls,
     describe_client_quotas,
     describe_scram,
 )
 from odradek.client.cluster import Cluster
-from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.errors import OdradekError
 
 _TIMEOUT_MS = 5_000
 
@@ -34,17 +30,4 @@ async def _ask(servers: str) -> list[str]:
         users = await describe_scram(cluster, [])
         if users:
             found.append(f"SCRAM credentials of {len(users)} users")
-        acls = await _acls(cluster)
-        if acls:
-            found.append(f"{acls} ACLs")
     return found
-
-
-async def _acls(cluster: Cluster) -> int:
-    everything = Acl(ResourceType.ANY, None, ANY, None, None, AclOperation.ANY, ANY)
-    try:
-        return len(await describe_acls(cluster, everything))
-    except ApiError as error:
-        if error.code != ErrorCode.SECURITY_DISABLED:
-            raise
-        return 0

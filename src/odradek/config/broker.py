@@ -73,6 +73,10 @@ class BrokerOptions:
     zookeeper_ssl_enabled_protocols: tuple[str, ...] | None
     zookeeper_ssl_endpoint_identification_algorithm: str
 
+    authorizer_class_name: str
+    super_users: str
+    allow_everyone_if_no_acl_found: bool
+
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -163,9 +167,7 @@ class BrokerOptions:
 
 ATTRIBUTES: Final = tuple((name, name.replace("_", ".")) for name in BrokerOptions.__annotations__)
 
-
-# `node.id` means `broker.id`; what becomes of ACLs is logged at the broker's start.
-_REPORTED_ELSEWHERE: Final = frozenset({"node.id", "authorizer.class.name", "super.users"})
+_REPORTED_ELSEWHERE: Final = frozenset({"node.id"})  # it means `broker.id`
 
 
 class BrokerConfig(BrokerOptions):

@@ -26,11 +26,11 @@ from odradek.config.option import (
 OPTIONS: Final = (
     # ---------------------------------------------------------------------------- the authorizer
     Option(
-        "super.users", STRING, "", effect=False, internal=True,
+        "super.users", STRING, "", internal=True,
         doc="Principals for which every request is allowed: `User:name`, separated by semicolons.",
     ),
     Option(
-        "allow.everyone.if.no.acl.found", BOOLEAN, False, effect=False, internal=True,
+        "allow.everyone.if.no.acl.found", BOOLEAN, False, internal=True,
         doc="Whether every client may use a resource that has no ACL.",
     ),
     # -------------------------------------------------------------------------------- throttles

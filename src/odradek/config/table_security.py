@@ -20,7 +20,7 @@ from odradek.config.option import (
 OPTIONS: Final = (
     # ------------------------------------------------------------------------------------- security
     Option(
-        "authorizer.class.name", STRING, "", effect=False,
+        "authorizer.class.name", STRING, "",
         doc="The class that authorizes requests: `kafka.security.authorizer.AclAuthorizer` uses "
             "the ACLs in the coordination store; empty: every request is allowed.",
     ),

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from odradek.coord.layout_config import sanitize
 from odradek.coord.znode import CorruptNodeError, Fields, dump, parse
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType, words
 
 ACLS: Final = "/kafka-acl"
 ACL_CHANGES: Final = "/kafka-acl-changes"
@@ -22,29 +22,8 @@ TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX: Final = "token_change_"
 
 
-class ResourcePattern(NamedTuple):
-    """The resources of an ACL: one resource, or all whose names have this prefix."""
-
-    resource_type: ResourceType
-    name: str
-    prefixed: bool = False
-
-
-class AclEntry(NamedTuple):
-    """One ACL on a pattern: principal, host, operation, allow or deny."""
-
-    principal: str
-    host: str
-    operation: AclOperation
-    allowed: bool
-
-
-def _words(code: AclOperation | ResourceType) -> str:
-    return "".join(word.capitalize() for word in code.name.split("_"))
-
-
-_OPERATIONS: Final = {_words(operation): operation for operation in AclOperation}
-_RESOURCE_TYPES: Final = {_words(kind): kind for kind in ResourceType}
+_OPERATIONS: Final = {words(operation): operation for operation in AclOperation}
+_RESOURCE_TYPES: Final = {words(kind): kind for kind in ResourceType}
 
 
 # ---------------------------------------------------------------------------------- ACLs
@@ -53,7 +32,7 @@ _RESOURCE_TYPES: Final = {_words(kind): kind for kind in ResourceType}
 def acl_type_path(resource_type: ResourceType, *, prefixed: bool) -> str:
     """The parent of all resources of a type that have ACLs."""
     root = f"{EXTENDED_ACLS}/prefixed" if prefixed else ACLS
-    return f"{root}/{_words(resource_type)}"
+    return f"{root}/{words(resource_type)}"
 
 
 def acl_path(pattern: ResourcePattern) -> str:
@@ -71,7 +50,7 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
                     "principal": entry.principal,
                     "permissionType": "Allow" if entry.allowed else "Deny",
                     "host": entry.host,
-                    "operation": _words(entry.operation),
+                    "operation": words(entry.operation),
                 }
                 for entry in sorted(entries)
             ],

@@ -1,9 +1,11 @@
-"""ACL codes: operations, resource types, and which operations each resource type has."""
+"""ACLs and their codes: operations, resource types, the operations of each resource type."""
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 CLUSTER_NAME: Final = "kafka-cluster"  # the only resource of type CLUSTER
+WILDCARD: Final = "*"  # every host; as the name of a literal pattern: every resource
+WILDCARD_PRINCIPAL: Final = "User:*"
 
 
 class AclOperation(IntEnum):
@@ -39,6 +41,11 @@ class ResourceType(IntEnum):
     USER = 7
 
 
+def words(code: AclOperation | ResourceType) -> str:
+    """The name as Kafka stores and logs it: `DescribeConfigs`."""
+    return "".join(word.capitalize() for word in code.name.split("_"))
+
+
 # The operations each resource type supports: what `*_authorized_operations` fields may contain.
 OPERATIONS: Final = {
     ResourceType.TOPIC: (
@@ -62,3 +69,27 @@ OPERATIONS: Final = {
         AclOperation.IDEMPOTENT_WRITE,
     ),
 }
+
+
+class ResourcePattern(NamedTuple):
+    """The resources of an ACL: one resource, or all whose names have this prefix."""
+
+    resource_type: ResourceType
+    name: str
+    prefixed: bool = False
+
+
+class AclEntry(NamedTuple):
+    """One ACL on a pattern: principal, host, operation, allow or deny."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    allowed: bool
+
+
+class Binding(NamedTuple):
+    """One ACL on one pattern."""
+
+    pattern: ResourcePattern
+    entry: AclEntry

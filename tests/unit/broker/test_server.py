@@ -44,23 +44,34 @@ async def starts(live, **properties):
 # --------------------------------------------------------------------------------- refusals
 
 
-def test_an_authorizer_is_accepted_if_every_client_is_a_super_user(caplog):
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+
+
+def test_with_an_authorizer_and_anonymous_super_users_nothing_is_warned_of(caplog):
     async def story(live):
         await live.topic("t", 1)
 
-    named = "kafka.security.authorizer.AclAuthorizer"
-    play(story, authorizer_class_name=named, super_users="User:a;User:ANONYMOUS")
+    play(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:a;User:ANONYMOUS")
 
-    assert "does NOT ENFORCE" in caplog.text
+    assert "ClusterAction" not in caplog.text
     assert "has no effect here" not in caplog.text
+
+
+def test_brokers_that_will_refuse_each_other_are_warned_of(caplog):
+    async def story(_):
+        pass
+
+    play(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:a")
+
+    assert "User:ANONYMOUS may not do ClusterAction" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
         (
-            {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"},
-            ["authorizer.class.name", "super.users=User:ANONYMOUS"],
+            {"authorizer_class_name": ACL_AUTHORIZER, "super_users": "alice"},
+            ["super.users", "'alice'", "User:alice"],
         ),
         (
             {"authorizer_class_name": "com.example.Mine", "super_users": "User:ANONYMOUS"},

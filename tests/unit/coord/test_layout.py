@@ -10,9 +10,8 @@ import pytest
 from odradek.coord import layout, layout_config, layout_odradek, layout_security
 from odradek.coord.layout_config import ConfigEntity, broker_entity, topic_entity
 from odradek.coord.layout_odradek import BrokerLogs, NotedRegistration, NotedRegistrations
-from odradek.coord.layout_security import ResourcePattern
 from odradek.coord.znode import CorruptNodeError
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
 
@@ -260,7 +259,7 @@ def test_acls_have_paths():
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Deny",'
         b'"operation":"Read","host":"*"}]}',
     )
-    assert entry == layout_security.AclEntry("User:a", "*", AclOperation.READ, allowed=False)
+    assert entry == AclEntry("User:a", "*", AclOperation.READ, allowed=False)
 
 
 def test_the_requester_of_an_old_token_is_its_owner():

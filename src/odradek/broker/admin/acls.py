@@ -1,18 +1,16 @@
 """Describing, creating and deleting ACLs.
 
 They are stored in Kafka's znodes (`odradek.coord.layout_security`), where Kafka's brokers and ours
-read them. This version stores and lists ACLs but does not enforce them, and logs that at its start.
+read them: ours by `odradek.broker.admin.acl_changes`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.store_update import children, update
 from odradek.coord.layout_security import (
     ACL_CHANGE_PREFIX,
-    AclEntry,
-    ResourcePattern,
     acl_change_parent,
     acl_path,
     acl_type_path,
@@ -21,7 +19,15 @@ from odradek.coord.layout_security import (
     encode_acls,
 )
 from odradek.coord.store import Create, Store
-from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclEntry,
+    AclOperation,
+    Binding,
+    ResourcePattern,
+    ResourceType,
+)
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.delete_acls import DeleteAclsFilter
 from odradek.wire.messages.describe_acls import DescribeAclsRequest
@@ -37,8 +43,7 @@ PERMISSION_ANY: Final = 1
 PERMISSION_DENY: Final = 2
 PERMISSION_ALLOW: Final = 3
 
-_WILDCARD: Final = "*"
-_KINDS: Final = (
+KINDS: Final = (
     ResourceType.TOPIC,
     ResourceType.GROUP,
     ResourceType.CLUSTER,
@@ -49,13 +54,6 @@ _KINDS: Final = (
 
 
 _EntriesChange = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
-
-
-class Binding(NamedTuple):
-    """One ACL on one pattern."""
-
-    pattern: ResourcePattern
-    entry: AclEntry
 
 
 class AclFilter(NamedTuple):
@@ -76,7 +74,7 @@ class AclFilter(NamedTuple):
             ApiError: INVALID_REQUEST.
         """
         sound = (
-            self.resource_type in (*_KINDS, ResourceType.ANY)
+            self.resource_type in (*KINDS, ResourceType.ANY)
             and PATTERN_ANY <= self.pattern_type <= PATTERN_PREFIXED
             and AclOperation.ANY <= self.operation <= max(AclOperation)
             and PERMISSION_ANY <= self.permission <= PERMISSION_ALLOW
@@ -100,7 +98,7 @@ class AclFilter(NamedTuple):
             return self.name == pattern.name
         if pattern.prefixed:
             return self.name.startswith(pattern.name)
-        return pattern.name in (self.name, _WILDCARD)
+        return pattern.name in (self.name, WILDCARD)
 
     def _matches_entry(self, entry: AclEntry) -> bool:
         return (
@@ -151,11 +149,22 @@ def check_new(binding: Binding) -> None:
 
 
 class AclAdmin:
-    """The ACLs in the store. `is_configured`: whether an authorizer is configured."""
+    """The ACLs in the store.
 
-    def __init__(self, store: Store, *, is_configured: bool) -> None:
+    `is_configured`: whether an authorizer is configured. `changed` applies changed ACLs on this
+    broker before the request is answered.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        is_configured: bool,
+        changed: Callable[[ResourcePattern], Awaitable[None]] | None = None,
+    ) -> None:
         self._store = store
         self._is_configured = is_configured
+        self._changed = changed
 
     def check_configured(self, message: str) -> None:
         """Refuse requests about ACLs if no authorizer is configured.
@@ -172,7 +181,14 @@ class AclAdmin:
         Raises:
             StoreError: the store failed.
         """
-        return [binding for binding in await self._all(wanted) if wanted.matches(binding)]
+        any_kind = wanted.resource_type == ResourceType.ANY
+        kinds = KINDS if any_kind else [kind for kind in KINDS if kind == wanted.resource_type]
+        return [
+            binding
+            for pattern, data in (await stored_acls(self._store, kinds)).items()
+            for binding in _bindings(pattern, decode_acls(acl_path(pattern), data))
+            if wanted.matches(binding)
+        ]
 
     async def create(self, bindings: Sequence[Binding]) -> None:
         """Store ACLs; those that exist already stay.
@@ -208,24 +224,31 @@ class AclAdmin:
             sequential=True,
         )
         await update(self._store, path, changed, notice)
+        if self._changed is not None:
+            await self._changed(pattern)
 
-    async def _all(self, wanted: AclFilter) -> list[Binding]:
-        """The ACLs on all patterns of the resource types of the filter."""
-        patterns = []
-        for kind in _KINDS:
-            if wanted.resource_type not in (ResourceType.ANY, kind):
-                continue
-            for prefixed in (False, True):
-                names = await children(self._store, acl_type_path(kind, prefixed=prefixed))
-                patterns += [ResourcePattern(kind, name, prefixed) for name in names]
-        paths = [acl_path(pattern) for pattern in patterns]
-        nodes = await self._store.get_many(paths)
-        return [
-            Binding(pattern, entry)
-            for pattern, path, node in zip(patterns, paths, nodes, strict=True)
-            if node is not None
-            for entry in sorted(decode_acls(path, node[0]))
-        ]
+
+async def stored_acls(
+    store: Store, resource_types: Iterable[ResourceType] = KINDS
+) -> dict[ResourcePattern, bytes | None]:
+    """The patterns of these resource types with the data of their nodes.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    patterns = []
+    for kind in resource_types:
+        for prefixed in (False, True):
+            names = await children(store, acl_type_path(kind, prefixed=prefixed))
+            patterns += [ResourcePattern(kind, name, prefixed) for name in names]
+    nodes = await store.get_many([acl_path(pattern) for pattern in patterns])
+    return {
+        pattern: node[0] for pattern, node in zip(patterns, nodes, strict=True) if node is not None
+    }
+
+
+def _bindings(pattern: ResourcePattern, entries: Iterable[AclEntry]) -> list[Binding]:
+    return [Binding(pattern, entry) for entry in sorted(entries)]
 
 
 def _without(removed: frozenset[AclEntry], present: frozenset[AclEntry]) -> frozenset[AclEntry]:

@@ -16,13 +16,11 @@ from odradek.broker.admin.acls import (
     PERMISSION_ALLOW,
     PERMISSION_DENY,
     AclAdmin,
-    Binding,
     check_new,
 )
 from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
-from odradek.coord.layout_security import AclEntry, ResourcePattern
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import AclEntry, AclOperation, Binding, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.create_acls import (
     AclCreation,

@@ -57,7 +57,7 @@ async def create_topics(
 def _refused(
     admin: TopicAdmin, session: Session, topics: Iterable[CreatableTopic]
 ) -> Iterable[tuple[str, ApiError]]:
-    may_all = session.authorize(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    may_all = session.would_allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     seen = set()
     for topic in topics:
         if not admin.is_controller:

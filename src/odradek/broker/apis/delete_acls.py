@@ -13,13 +13,12 @@ from odradek.broker.admin.acls import (
     PATTERN_LITERAL,
     PATTERN_PREFIXED,
     AclAdmin,
-    Binding,
     filter_of,
     permission_of,
 )
 from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
-from odradek.model.acl import AclOperation
+from odradek.model.acl import AclOperation, Binding
 from odradek.model.errors import ApiError
 from odradek.wire.messages.delete_acls import (
     DeleteAclsFilter,

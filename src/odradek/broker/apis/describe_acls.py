@@ -18,8 +18,7 @@ from odradek.broker.admin.acls import (
 )
 from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
-from odradek.coord.layout_security import ResourcePattern
-from odradek.model.acl import AclOperation
+from odradek.model.acl import AclOperation, ResourcePattern
 from odradek.model.errors import ApiError
 from odradek.wire.messages.describe_acls import (
     AclDescription,

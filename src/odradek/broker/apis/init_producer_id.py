@@ -15,7 +15,6 @@ Versions:
     v2 flexible    v3 present id and epoch    v4 PRODUCER_FENCED    v5 TRANSACTION_ABORTABLE
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from odradek.broker.coordinators.producer_ids import ProducerIds
@@ -34,12 +33,10 @@ async def init_producer_id(
     session: Session,
     request: InitProducerIdRequest,
     api_version: int,
-    *,
-    topics: Iterable[str],
 ) -> InitProducerIdResponse:
-    """Have the coordinator answer, or allocate an id. `topics` are all topics, for the rights."""
+    """Have the coordinator answer, or allocate an id."""
     transactional_id = request.transactional_id
-    refusal = _refusal_of(session, request, topics)
+    refusal = _refusal_of(session, request)
     if refusal is not ErrorCode.NONE:
         return _refusal(refusal)
     if transactional_id is None:
@@ -63,12 +60,10 @@ async def init_producer_id(
     )
 
 
-def _refusal_of(
-    session: Session, request: InitProducerIdRequest, topics: Iterable[str]
-) -> ErrorCode:
+def _refusal_of(session: Session, request: InitProducerIdRequest) -> ErrorCode:
     transactional_id = request.transactional_id
     if transactional_id is None:
-        if not _may_be_idempotent(session, topics):
+        if not _may_be_idempotent(session):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -79,11 +74,11 @@ def _refusal_of(
     return ErrorCode.NONE
 
 
-def _may_be_idempotent(session: Session, topics: Iterable[str]) -> bool:
+def _may_be_idempotent(session: Session) -> bool:
     """Whether a client may write to any topic: then it may do so idempotently (KIP-679)."""
-    return session.authorize(
+    return session.would_allow(
         AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
-    ) or any(session.authorize(AclOperation.WRITE, ResourceType.TOPIC, topic) for topic in topics)
+    ) or session.authorize_any(AclOperation.WRITE, ResourceType.TOPIC)
 
 
 def _refusal(error: ErrorCode) -> InitProducerIdResponse:

@@ -27,7 +27,7 @@ def list_groups(
     """List the groups that match and that the client may describe."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    sees_all = session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = session.would_allow(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     response = ListGroupsResponse()
     if groups.topic.is_loading:
         response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -44,7 +44,8 @@ def list_groups(
         for group in coordinator.machine.groups.values()
         if (not states or group.state.value.lower() in states)
         and (
-            sees_all or session.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            sees_all
+            or session.would_allow(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         )
     ]
     return response

@@ -165,7 +165,7 @@ class MetadataApi:
         response = _head(self._cache, session, request, self._cluster_id())
         partitions = 0
         for name, topic in list(self._cache.topics.items()):
-            if session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            if session.would_allow(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 operations = request.include_topic_authorized_operations
                 response.topics.append(_describe(self._cache, session, topic, operations))
                 partitions += len(topic.partitions)
@@ -261,7 +261,7 @@ def metadata(
         response.topics = [
             _describe(cache, session, topic, request.include_topic_authorized_operations)
             for name, topic in cache.topics.items()
-            if session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+            if session.would_allow(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         ]
         return response
     may_create = request.allow_auto_topic_creation or api_version < 4
@@ -312,7 +312,7 @@ class _Answer:
         if not self._may_create:
             return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
         if not (
-            self._session.authorize(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+            self._session.would_allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
             or self._session.authorize(AclOperation.CREATE, ResourceType.TOPIC, name)
         ):
             return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
@@ -391,6 +391,6 @@ def authorized_operations(session: Session, resource_type: ResourceType, name: s
     """The operations that this client may do, as the bit field of KIP-430."""
     bits = 0
     for operation in OPERATIONS[resource_type]:
-        if session.authorize(operation, resource_type, name):
+        if session.would_allow(operation, resource_type, name):
             bits |= 1 << operation
     return bits

@@ -35,7 +35,7 @@ def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own."""
     response = OffsetForLeaderEpochResponse()
-    is_broker = session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    is_broker = session.would_allow(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     for topic in request.topics:
         allowed = is_broker or session.authorize(
             AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic

@@ -168,7 +168,6 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
                 r.session,
                 r.body,
                 r.header.api_version,
-                topics=cache.topics,
             )
         ),
         ApiKey.ADD_PARTITIONS_TO_TXN: Route(

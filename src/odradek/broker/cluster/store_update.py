@@ -4,22 +4,29 @@ ACLs, quotas and credentials have this in common: read, change, write if the nod
 written meanwhile; otherwise the change is applied to the newer value.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from odradek.coord.store import (
+    BadVersionError,
+    ConnectionLostError,
     Create,
     Delete,
     MultiError,
     NodeExistsError,
     NoNodeError,
     Operation,
+    SessionExpiredError,
     SetData,
+    Stat,
     Store,
 )
 from odradek.model.errors import ApiError, ErrorCode
 
+NOTICE_AGE_MS_MAX: Final = 15 * 60 * 1000  # as Kafka: then a notification is deleted
 _ATTEMPTS: Final = 5
+_PAUSE_SECONDS: Final = 0.1
 
 # From a node's data (None: there is no node) to its new data (None: delete the node).
 Change = Callable[[bytes | None], bytes | None]
@@ -69,6 +76,35 @@ async def update(store: Store, path: str, change: Change, notice: Create) -> Non
     raise ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR, f"others wrote {path} {_ATTEMPTS} times meanwhile; retry"
     )
+
+
+async def follow(something: asyncio.Event, read: Callable[[], Awaitable[None]]) -> None:
+    """Read each time that `something` is set, until cancelled.
+
+    A lost connection is waited for. After a lost session the new one has to set `something`.
+    """
+    while True:
+        await something.wait()
+        something.clear()
+        try:
+            await read()
+        except SessionExpiredError:
+            continue
+        except ConnectionLostError:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            something.set()
+
+
+async def purge(
+    store: Store, notices: Mapping[str, tuple[bytes | None, Stat] | None], *, created_before_ms: int
+) -> None:
+    """Delete old notifications, which every broker has handled or will not handle any more."""
+    for path, node in notices.items():
+        if node is not None and node[1].created_ms < created_before_ms:
+            try:
+                await store.delete(path)
+            except (NoNodeError, BadVersionError):
+                continue  # another broker deleted it
 
 
 async def _make_parents(store: Store, path: str) -> None:

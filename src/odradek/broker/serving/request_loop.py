@@ -143,7 +143,7 @@ class RequestLoop:
             if not first <= header.api_version <= last:
                 self._unsupported_version(connection, header)
                 return
-            connection.session.client_id = header.client_id
+            connection.session.begin(header.api_key, header.client_id)
             try:
                 rest = handler(connection, header, position, frame)
             except MalformedRequestError:
@@ -165,7 +165,7 @@ class RequestLoop:
         if known.inter_broker and connection.listener != self._inter_broker_listener:
             self._refuse_inter_broker(connection, header)
             return
-        connection.session.client_id = header.client_id
+        connection.session.begin(header.api_key, header.client_id)
         self._decoded(connection, route, header, position, frame)
 
     def note_refusal(self, connection: Connection, what: str) -> None:

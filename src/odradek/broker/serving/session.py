@@ -16,9 +16,23 @@ class Authorizer(Protocol):
     version: int
 
     def authorize(
-        self, session: "Session", operation: AclOperation, resource_type: ResourceType, name: str
+        self,
+        session: "Session",
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_logged: bool = True,
     ) -> bool:
-        """Whether this principal, from this host, may do this to that resource."""
+        """Whether this principal, from this host, may do this to that resource.
+
+        `is_logged`: the decision is about what the client requests, and an audit log has it.
+        """
+
+    def authorize_any(
+        self, session: "Session", operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        """Whether this principal may do this to some resource of a type, existing or not."""
 
 
 class AllowAll:
@@ -32,9 +46,29 @@ class AllowAll:
         operation: AclOperation,  # noqa: ARG002
         resource_type: ResourceType,  # noqa: ARG002
         name: str,  # noqa: ARG002
+        *,
+        is_logged: bool = True,  # noqa: ARG002
     ) -> bool:
         """True for every principal, operation and resource."""
         return True
+
+    def authorize_any(
+        self,
+        session: "Session",  # noqa: ARG002
+        operation: AclOperation,  # noqa: ARG002
+        resource_type: ResourceType,  # noqa: ARG002
+    ) -> bool:
+        """True for every principal, operation and resource type."""
+        return True
+
+
+@dataclass(slots=True)
+class Decisions:
+    """Decisions that an authorizer has made for one client, while they hold."""
+
+    version: int = -1  # of the authorizer
+    principal: str = ""
+    allowed: dict[tuple[AclOperation, ResourceType, str], bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,16 +80,31 @@ class Session:
     client_host: str
     listener: str
     security_protocol: str = "PLAINTEXT"
-    # The client id of the request being handled; software name and version by ApiVersions.
+    # API key and client id of the request being handled; software name and version by ApiVersions.
+    api_key: int = -1
     client_id: str | None = None
     software_name: str = "unknown"
     software_version: str = "unknown"
     muted_until_ms: int = 0  # monotonic; because of a quota
     refusals: ProduceRefusals = field(default_factory=ProduceRefusals)
+    decisions: Decisions = field(default_factory=Decisions)
+
+    def begin(self, api_key: int, client_id: str | None) -> None:
+        """A request is handled from here on."""
+        self.api_key = api_key
+        self.client_id = client_id
 
     def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether this client may do that."""
         return self.authorizer.authorize(self, operation, resource_type, name)
+
+    def would_allow(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """As `authorize`, where a denial only makes the answer shorter: it is not logged."""
+        return self.authorizer.authorize(self, operation, resource_type, name, is_logged=False)
+
+    def authorize_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether this client may do that to some resource of a type."""
+        return self.authorizer.authorize_any(self, operation, resource_type)
 
     def check_cluster(self, operation: AclOperation) -> None:
         """Refuse a client that has no permission for an operation on the cluster.

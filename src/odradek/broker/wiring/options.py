@@ -1,16 +1,12 @@
 """Options in the form in which parts of a broker take them, and options that prevent its start."""
 
-import logging
 from collections.abc import Callable
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
-from odradek.broker.serving.session import ANONYMOUS
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import StartupError
 from odradek.net.server import ConnectionLimits
 from odradek.replica.selector import LEADER, RACK_AWARE
-
-log = logging.getLogger(__name__)
 
 
 class CurrentControllerOptions:
@@ -78,26 +74,8 @@ def refuse_unsupported(config: BrokerConfig) -> None:
         raise StartupError(
             f"replica.selector.class={selector}: must be unset, {LEADER} or {RACK_AWARE}"
         )
-    _refuse_unenforced_acls(config)
-
-
-def _refuse_unenforced_acls(config: BrokerConfig) -> None:
-    authorizer = config.values["authorizer.class.name"]
-    if not authorizer:
-        return
-    if authorizer != ACL_AUTHORIZER:
+    if config.authorizer_class_name not in ("", ACL_AUTHORIZER):
         raise StartupError(
-            f"authorizer.class.name={authorizer}: this version supports {ACL_AUTHORIZER} only"
+            f"authorizer.class.name={config.authorizer_class_name}: must be unset, or "
+            f"{ACL_AUTHORIZER}"
         )
-    # Every client of a PLAINTEXT listener is anonymous. If the anonymous user is a super user,
-    # Kafka's authorizer allows everything, too.
-    if ANONYMOUS not in str(config.values["super.users"]).split(";"):
-        raise StartupError(
-            "authorizer.class.name is set: this version stores and lists ACLs, but does not "
-            "enforce them, so every client could do everything; remove the option, or accept "
-            f"that with super.users={ANONYMOUS}"
-        )
-    log.warning(
-        "authorizer.class.name is set: ACLs are stored and listed, but this version does NOT "
-        "ENFORCE them; every client that reaches a listener may do everything"
-    )

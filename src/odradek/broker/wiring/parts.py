@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek import __version__
-from odradek.broker.admin.acls import AclAdmin
 from odradek.broker.admin.clients import ClientAdmin
 from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.admin.logger_levels import ProcessLoggers
@@ -57,6 +56,7 @@ from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.storage.housekeeping import Housekeeping
+from odradek.broker.wiring.acls import acls_of
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.neighbours import Neighbours
 from odradek.broker.wiring.options import CurrentControllerOptions, limits_of
@@ -273,9 +273,7 @@ class BrokerParts:
             wait_handled=self.dynamic_config.wait_handled,
             why_not_listen=world.why_not_listen,
         )
-        self.acls = AclAdmin(
-            world.store, is_configured=bool(config.values["authorizer.class.name"])
-        )
+        self.acl_changes, self.acls = acls_of(config, world)
         self.clients = ClientAdmin(world.store)
         self.controller_requests = ControllerRequests(
             self.replicas,
@@ -441,7 +439,7 @@ class BrokerParts:
         world, config = self._world, self.config
         self.requests = RequestLoop(
             routes(self),
-            authorizer=world.authorizer,
+            authorizer=self.acl_changes.authorizer if self.acl_changes else world.authorizer,
             quotas=world.quotas,
             metrics=self.metrics.requests,
             tasks=self.tasks,
@@ -554,6 +552,8 @@ class BrokerParts:
         self.controller_requests.broker_epoch = self.logs.broker_epoch = broker_epoch
         self.controller.session_opened()
         self.dynamic_config.session_opened()
+        if self.acl_changes is not None:
+            self.acl_changes.session_opened()
         self.features.look()
 
     def _role_changed(self, partition: Partition) -> None:

@@ -13,7 +13,6 @@ from odradek.broker.admin.acls import (
     PATTERN_PREFIXED,
     AclAdmin,
     AclFilter,
-    Binding,
     check_new,
 )
 from odradek.broker.admin.clients import (
@@ -25,9 +24,8 @@ from odradek.broker.admin.clients import (
     check_scram,
     scram_credential,
 )
-from odradek.coord.layout_security import AclEntry, ResourcePattern
 from odradek.coord.memory import MemoryStore, MemoryTree
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import AclEntry, AclOperation, Binding, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.sim.world.loop import run
 

@@ -8,9 +8,12 @@ from tests.unit.broker.every_api import EXAMPLES, error_codes
 from tests.unit.broker.live import Live, play
 
 import odradek.broker.reports  # noqa: F401 - loaded with the first report, with loggers of their own
+from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.apis.metadata import authorized_operations
+from odradek.broker.serving.session import ANONYMOUS
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
+from odradek.security.acls import AclSettings
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
@@ -30,9 +33,13 @@ class Only:
         self.acls = set(acls)
         self.asked = []
 
-    def authorize(self, session, operation, resource_type, name):
+    def authorize(self, session, operation, resource_type, name, *, is_logged=True):
         self.asked.append((operation, resource_type, name))
         return (operation, resource_type, name) in self.acls
+
+    def authorize_any(self, session, operation, resource_type):
+        self.asked.append((operation, resource_type, None))
+        return any(acl[:2] == (operation, resource_type) for acl in self.acls)
 
 
 async def prepared(live, *acls) -> Only:
@@ -65,20 +72,34 @@ def state_of(live: Live):
     }
 
 
+async def check_refused(live, example):
+    before = state_of(live)
+    peer = live.peer()
+    response = await peer.ask(example.request(live, version := example.last), version)
+    await asyncio.sleep(1)
+
+    assert error_codes(response) == {example.refusal}
+    assert state_of(live) == before
+    assert not peer.closed
+
+
 @pytest.mark.parametrize("example", CHECKED, ids=str)
 def test_without_any_right_nothing_is_changed(example):
     async def story(live):
         await prepared(live)
-        before = state_of(live)
-        peer = live.peer()
-        response = await peer.ask(example.request(live, version := example.last), version)
-        await asyncio.sleep(1)
-
-        assert error_codes(response) == {example.refusal}
-        assert state_of(live) == before
-        assert not peer.closed
+        await check_refused(live, example)
 
     play(story)
+
+
+@pytest.mark.parametrize("example", CHECKED, ids=str)
+def test_without_any_acl_nothing_is_changed(example):
+    async def story(live):
+        await prepared(live)
+        live.broker.acl_changes.authorizer.configure(AclSettings())
+        await check_refused(live, example)
+
+    play(story, authorizer_class_name=ACL_AUTHORIZER, super_users=ANONYMOUS)
 
 
 @pytest.mark.parametrize("example", CHECKED, ids=str)

@@ -35,7 +35,7 @@ class Denying(AllowAll):
     def __init__(self, *denied, allowed=None):
         self.denied, self.allowed = denied, allowed
 
-    def authorize(self, session, operation, resource_type, name):
+    def authorize(self, session, operation, resource_type, name, *, is_logged=True):
         acl = (operation, resource_type, name)
         return acl not in self.denied if self.allowed is None else acl == self.allowed
 

@@ -18,7 +18,6 @@ from odradek.broker.admin.acls import (
     PERMISSION_ALLOW,
     AclAdmin,
     AclFilter,
-    Binding,
     check_new,
     permission_of,
 )
@@ -29,8 +28,7 @@ from odradek.cli.kafka.support.flags import Flags
 from odradek.cli.store import opened_store
 from odradek.client.admin.security import Acl
 from odradek.client.admin.topics import Outcome
-from odradek.coord.layout_security import AclEntry, ResourcePattern
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import AclEntry, AclOperation, Binding, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError
 
 WARNING: Final = (
