@@ -9,9 +9,9 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from odradek.broker.world import RealClock
 from odradek.config.properties import parse
 from odradek.coord.sqlite import SqliteStore
+from odradek.net.clock import RealClock
 
 _ZOOKEEPERS_OWN: Final = "/zookeeper"
 

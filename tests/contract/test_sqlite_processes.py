@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from odradek.broker.world import RealClock
 from odradek.coord import sqlite_file
 from odradek.coord.sqlite import SqliteStore
 from odradek.coord.sqlite_file import StoreFile
@@ -23,12 +22,13 @@ from odradek.coord.store import (
     StoreError,
 )
 from odradek.model.errors import StartupError
+from odradek.net.clock import RealClock
 
 SRC = pathlib.Path(__file__).parents[2] / "src"
 
 CHILD = """
 import asyncio, sys
-from odradek.broker.world import RealClock
+from odradek.net.clock import RealClock
 from odradek.coord.sqlite import SqliteStore
 from odradek.coord.store import BadVersionError
 

@@ -24,10 +24,11 @@ from odradek.broker.serving.loop_meter import MeteredSelector
 from odradek.broker.serving.worker import ThreadWorker
 from odradek.broker.storage.cleaner_process import CleanerProcess
 from odradek.broker.storage.open_files import raise_limit, shares
-from odradek.broker.world import RealClock, World
+from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.log.disk import RealDisk
 from odradek.model.errors import OdradekError, StartupError
+from odradek.net.clock import RealClock
 from odradek.net.server import RealNetwork, why_not_listen
 from odradek.obs.log_limit import INTERVAL_MS, LogLimit
 from odradek.record.check import fastest_check, plain_check

@@ -6,7 +6,6 @@ brokers run in one process independently of each other.
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +14,7 @@ from odradek.broker.serving.quotas import NoQuotas, Quotas
 from odradek.broker.serving.session import AllowAll, Authorizer
 from odradek.coord.store import Store
 from odradek.log.disk import Disk
-from odradek.model.clock import Clock, MonotonicMs, WallMs
+from odradek.model.clock import Clock
 from odradek.net.channel import Connector
 from odradek.net.server import Network
 
@@ -26,21 +25,6 @@ if TYPE_CHECKING:
 
 class WorldNetwork(Network, Connector, Protocol):
     """Listening for connections, and connecting."""
-
-
-class RealClock:
-    """The clocks of the operating system.
-
-    A call of `WallMs` or `MonotonicMs` would take a fifth of the time of reading the clock.
-    """
-
-    def wall_ms(self) -> WallMs:
-        """Milliseconds since 1970 (UTC)."""
-        return time.time_ns() // 1_000_000  # type: ignore[return-value]
-
-    def monotonic_ms(self) -> MonotonicMs:
-        """Milliseconds of a clock that never goes back; its zero has no meaning."""
-        return time.monotonic_ns() // 1_000_000  # type: ignore[return-value]
 
 
 @dataclass(slots=True, kw_only=True)

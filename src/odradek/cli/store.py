@@ -52,8 +52,8 @@ async def opened_store(
 def _store(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
     path = embedded_path(where)
     if path is not None:
-        from odradek.broker.world import RealClock  # noqa: PLC0415 - not for ZooKeeper
         from odradek.coord.sqlite import SqliteStore  # noqa: PLC0415
+        from odradek.net.clock import RealClock  # noqa: PLC0415 - not for ZooKeeper
 
         return SqliteStore(str(path), clock=RealClock())
     if ":" not in where:

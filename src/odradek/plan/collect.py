@@ -6,7 +6,6 @@ leaders' log directories, and where there is no leader from any other replica's.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -16,10 +15,10 @@ import odradek.client.admin.partitions as admin_partitions
 import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import LATEST, MAX_TIMESTAMP, ListedOffset, try_to_list_offsets
-from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.commands import Caller
 from odradek.plan.facts import (
@@ -165,7 +164,7 @@ async def facts_of(
     Raises:
         ApiError, ConnectionError: the cluster does not answer at all.
     """
-    wall_ms = WallMs(time.time_ns() // 1_000_000)
+    wall_ms = real_wall_ms()
     picture = await picture_of(cluster, sizes=False)
     state = await admin.describe_cluster(cluster)
     unknown: dict[str, str] = {}

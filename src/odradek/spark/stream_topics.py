@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from odradek.client.arrow.cluster import Patience, existing, topic_names
+from odradek.client.arrow.cluster import existing, retries, topic_names
 from odradek.client.cluster import Cluster
 from odradek.model.partition import TopicPartition
 from odradek.spark.options import ReadOptions
@@ -66,7 +66,7 @@ class StreamTopics:
 
     async def find(self, cluster: Cluster, names: Collection[str]) -> dict[str, list[int]]:
         """The partitions of the topics that exist or appear within the timeout."""
-        patience = Patience(cluster.settings.api_timeout_ms)
+        attempts = retries(cluster.settings.api_timeout_ms)
         while True:
             found = await existing(cluster, names)
             self._missing -= found.keys()
@@ -74,7 +74,7 @@ class StreamTopics:
             # A deleted topic delays one trigger, not each of them.
             if missing <= self._missing:
                 return found
-            if not await patience.once_more():
+            if not await attempts.pause():
                 self._missing |= missing
                 return found
 

@@ -9,8 +9,6 @@ import odradek
 
 SRC = pathlib.Path(odradek.__file__).parent
 TYPES = {"wall_ms": "WallMs", "monotonic_ms": "MonotonicMs"}
-# Still to be converted; not to be extended.
-PLAIN = {"client/arrow/encode.py", "client/arrow/produce.py", "client/producer/producer.py"}
 
 
 def parameters():
@@ -37,7 +35,7 @@ def test_a_parameter_named_after_a_clock_has_the_type_of_that_clock():
 
 def test_no_parameter_is_named_now():
     found = {where for where, name, _ in parameters() if name == "now_ms"}
-    assert found == PLAIN
+    assert found == set()
 
 
 SWAPPED = """

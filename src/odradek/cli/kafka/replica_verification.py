@@ -19,9 +19,9 @@ from odradek.client.fetch.offsets import list_offsets
 from odradek.client.fetch.requests import DEBUGGING_CONSUMER, FetchLimits, Wanted, fetch
 from odradek.client.settings import ClientSettings
 from odradek.config.option import INT_MAX
-from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 from odradek.record.batch import iter_batches
 from odradek.wire.messages.fetch import PartitionData
 
@@ -103,7 +103,7 @@ def _log(level: str, text: str) -> None:
 
 
 def _say(text: str) -> None:
-    wall_ms = WallMs(time.time_ns() // 1_000_000)
+    wall_ms = real_wall_ms()
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ms / 1000))
     print(f"{moment},{wall_ms % 1000:03}: {text}", flush=True)
 

@@ -4,7 +4,6 @@ Behaviour, flags and texts follow Kafka 3.9's `TransactionsCommand`.
 """
 
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -15,9 +14,9 @@ from odradek.cli.failures import java_text, message_of
 from odradek.cli.kafka.support.arguments import CommandLine, Namespace, integer, long
 from odradek.client.admin.groups import ProducerDescription
 from odradek.client.cluster import Cluster
-from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 
 _LIST: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 _DESCRIBE: Final = (
@@ -182,7 +181,7 @@ async def _describe(cluster: Cluster, options: Namespace) -> None:
         found.coordinator, found.transactional_id, found.producer_id, found.producer_epoch,
         found.state,
         found.timeout_ms, found.started_ms if started else "None",
-        int(time.time() * 1000) - found.started_ms if started else "None",
+        real_wall_ms() - found.started_ms if started else "None",
         ",".join(map(str, found.partitions)),
     )  # fmt: skip
     print_table(_DESCRIBE, [row])
@@ -240,7 +239,7 @@ class _NotFoundError(OdradekError):
 async def _find_hanging(cluster: Cluster, options: Namespace) -> None:
     """Print transactions older than the longest timeout that their coordinators do not have."""
     limit_ms = options.max_transaction_timeout * 60_000
-    wall_ms = WallMs(time.time_ns() // 1_000_000)
+    wall_ms = real_wall_ms()
     partitions = await _searched(cluster, options)
     described = {}
     if partitions:

@@ -9,7 +9,6 @@ machine.
 import json
 import pathlib
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +21,7 @@ from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
 from odradek.client.cluster import Cluster
-from odradek.model.clock import WallMs
+from odradek.net.clock import real_wall_ms
 
 Explain = Callable[[Asked], list[str]]
 
@@ -87,7 +86,7 @@ def group(name: str, **where: Any) -> int:
     wanted = {"groups": {"group": name}}
     return _answer(
         wanted,
-        lambda asked: explain_group(asked, name, WallMs(time.time_ns() // 1_000_000)),
+        lambda asked: explain_group(asked, name, real_wall_ms()),
         **where,
     )
 
@@ -108,7 +107,7 @@ def _picture(asked: Asked) -> Picture:
     return Picture(
         asked.state,
         asked.journal,
-        WallMs(time.time_ns() // 1_000_000),
+        real_wall_ms(),
         asked.caller,
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
         isr_min[0] if isr_min else 1,

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from odradek.client.cluster import BootstrapError, Cluster, InvalidAddressError, UnresolvableError
 from odradek.client.fetch.leaders import is_temporary
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.net.retry import Retries, retry
 
 # How long a topic may take that brokers create automatically.
 _CREATION_TIMEOUT_MS: Final = 10_000
@@ -44,13 +45,13 @@ async def partitions_by_topic(
     Raises:
         UnknownTopicError: a topic does not exist.
     """
-    patience = Patience(max(missing_ms, _CREATION_TIMEOUT_MS if creating else 0))
+    attempts = retries(max(missing_ms, _CREATION_TIMEOUT_MS if creating else 0))
     while True:
         found = await existing(cluster, topics, creating=creating)
         missing = [topic for topic in topics if topic not in found]
         if not missing:
             return found
-        if not await patience.once_more():
+        if not await attempts.pause():
             raise UnknownTopicError(f"topic {missing[0]!r} does not exist")
 
 
@@ -83,45 +84,28 @@ async def retried(cluster: Cluster, what: str, attempt: Callable[[], Awaitable[T
         ApiError: a permanent error, or no success within `default.api.timeout.ms`.
         ConnectionError, BootstrapError: no broker was reached within that time.
     """
-    pause = Patience(cluster.settings.api_timeout_ms)
-    while True:
-        try:
-            return await attempt()
-        except (ApiError, ConnectionError, BootstrapError) as error:
-            if not may_pass(error) or not await pause.once_more():
-                raise _with_context(what, error) from None
+    deadline_s = asyncio.get_running_loop().time() + cluster.settings.api_timeout_ms / 1000
+    errors = (ApiError, ConnectionError, BootstrapError)
+    try:
+        return await retry(attempt, _pause_s, on=errors, failed=_permanent, deadline_s=deadline_s)
+    except errors as error:
+        raise _with_context(what, error) from None
 
 
-class Patience:
-    """A retry budget: growing pauses, until nothing has succeeded for `timeout_ms`."""
-
-    def __init__(self, timeout_ms: int) -> None:
-        self._timeout_s = timeout_ms / 1000
-        self._loop = asyncio.get_running_loop()
-        self.reward()
-
-    def reward(self) -> None:
-        """Reset time-out and pauses after a success."""
-        self._deadline_s = self._loop.time() + self._timeout_s
-        self._pause_ms = _BACKOFF_MS
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time-out has passed."""
-        return self._loop.time() >= self._deadline_s
-
-    async def once_more(self) -> bool:
-        """Pause before the next attempt; False if the time-out has passed."""
-        if self.is_over:
-            return False
-        await asyncio.sleep(self._pause_ms / 1000)
-        self._pause_ms = min(self._pause_ms * 2, _BACKOFF_MS_MAX)
-        return True
+def retries(timeout_ms: int) -> Retries:
+    """Growing pauses, for `timeout_ms` from now on."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+    return Retries(_pause_s, deadline_s=deadline_s)
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether an error is temporary."""
-    return is_temporary(error) and not isinstance(error, InvalidAddressError | UnresolvableError)
+def _pause_s(failures: int) -> float:
+    return min(_BACKOFF_MS << min(failures - 1, 30), _BACKOFF_MS_MAX) / 1000
+
+
+def _permanent(error: Exception) -> None:
+    """Raise an error that is not temporary."""
+    if not is_temporary(error) or isinstance(error, InvalidAddressError | UnresolvableError):
+        raise error
 
 
 def _with_context(what: str, error: Exception) -> Exception:

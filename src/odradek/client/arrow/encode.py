@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from odradek.client.arrow.kernel import BinaryInput, HeadersInput, Kernel, kernel
 from odradek.client.arrow.partition import flat
 from odradek.client.producer.settings import ProducerSettings
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.record.batch import (
     HEADER_BYTES,
@@ -51,7 +52,7 @@ class EncodedRecords(NamedTuple):
     records: Bytes
 
 
-def normalized(table: pa.Table, *, now_ms: int) -> pa.Table:
+def normalized(table: pa.Table, *, wall_ms: WallMs) -> pa.Table:
     """The columns with the types that `encode_partition` requires.
 
     Raises:
@@ -68,9 +69,9 @@ def normalized(table: pa.Table, *, now_ms: int) -> pa.Table:
             stamps = stamps.cast(pa.int64())
         else:
             stamps = _cast("timestamp", column, pa.int64())
-        made["timestamp"] = pc.fill_null(stamps, now_ms)
+        made["timestamp"] = pc.fill_null(stamps, wall_ms)
     else:
-        made["timestamp"] = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
+        made["timestamp"] = pa.repeat(pa.scalar(wall_ms, pa.int64()), table.num_rows)
     if "headers" in table.column_names:
         kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         made["headers"] = _cast("headers", table.column("headers"), kind)

@@ -27,12 +27,13 @@ from odradek.client.arrow.partition import partition_rows
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClosedError, IllegalStateError
 from odradek.client.producer.batches import ProducerBatch
-from odradek.client.producer.producer import wall_ms
 from odradek.client.producer.sender import BatchSender
 from odradek.client.producer.settings import ProducerSettings
 from odradek.client.producer.transactions import OpenTransaction, TransactionManager
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 from odradek.record.records import assemble
 
 _SEND_ENDED: Final = "the send of this batch has ended"
@@ -85,10 +86,10 @@ class ArrowProducer(BatchSender):
         cluster: Cluster,
         settings: ProducerSettings,
         *,
-        now_ms: Callable[[], int] = wall_ms,
+        wall_ms: Callable[[], WallMs] = real_wall_ms,
     ) -> None:
         super().__init__(cluster, replace(settings, client=cluster.settings))
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._turn = random.randrange(1 << 20)  # the first partition of rows without a key
 
     @classmethod
@@ -121,7 +122,7 @@ class ArrowProducer(BatchSender):
             self._transactions.must_be_open()
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
-        rows = normalized(table, now_ms=self._now_ms())
+        rows = normalized(table, wall_ms=self._wall_ms())
         count = len((await partitions_by_topic(self._cluster, [topic], creating=True))[topic])
         parts = {
             partition: encode_partition(part, self._settings)

@@ -10,7 +10,6 @@ Records accumulate in batches by partition until a batch is full or `linger.ms` 
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
@@ -27,8 +26,10 @@ from odradek.client.producer.batches import Delivery, ProducerBatch, size_of, wh
 from odradek.client.producer.partitioner import StickyPartition, partition_of_key
 from odradek.client.producer.sender import BatchSender
 from odradek.client.producer.settings import ProducerSettings
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 from odradek.net.retry import Retries
 from odradek.record.batch import HEADER_BYTES
 from odradek.record.records import Record
@@ -43,11 +44,6 @@ _TOPIC_NEVER: Final = (
 )
 
 
-def wall_ms() -> int:
-    """The clock for the timestamps of records, in milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 class Producer(BatchSender, Closing):
     """A producer. Opened by `open`, closed by `close` or by leaving its `async with`."""
 
@@ -57,11 +53,11 @@ class Producer(BatchSender, Closing):
         settings: ProducerSettings,
         *,
         draw: Callable[[], float] = random.random,
-        now_ms: Callable[[], int] = wall_ms,
+        wall_ms: Callable[[], WallMs] = real_wall_ms,
     ) -> None:
         super().__init__(cluster, settings)
         self._draw = draw
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._topics: dict[str, tuple[TopicMetadata, list[int]]] = {}
         self._aging = self._topics
         self._sticky: dict[str, StickyPartition] = {}
@@ -103,7 +99,7 @@ class Producer(BatchSender, Closing):
             ClosedError: the producer was closed.
         """
         record = Record(
-            key, value, self._now_ms() if timestamp is None else timestamp, tuple(headers)
+            key, value, self._wall_ms() if timestamp is None else timestamp, tuple(headers)
         )
         size_bytes = size_of(record)
         self._check(record, size_bytes)
@@ -126,7 +122,7 @@ class Producer(BatchSender, Closing):
         Raises:
             as `send`, except ClientTimeoutError.
         """
-        record = Record(key, value, self._now_ms())
+        record = Record(key, value, self._wall_ms())
         size_bytes = size_of(record)
         self._check(record, size_bytes)
         if (

@@ -109,7 +109,7 @@ class JwksTokens:
 
 
 def check_claims(
-    claims: Claims | None, rules: ClaimRules, now_ms: WallMs
+    claims: Claims | None, rules: ClaimRules, wall_ms: WallMs
 ) -> BearerToken | TokenRefused:
     """The token of these claims, if they keep the rules at this time."""
     if claims is None:
@@ -117,7 +117,7 @@ def check_claims(
     subject = claims.get(rules.subject_claim)
     if not isinstance(subject, str) or not subject:
         return TokenRefused(f"the token has no {rules.subject_claim}")
-    fault = _fault_of_times(claims, rules.skew_ms, now_ms) or _fault_of_origin(claims, rules)
+    fault = _fault_of_times(claims, rules.skew_ms, wall_ms) or _fault_of_origin(claims, rules)
     expires_ms = _millis(claims.get("exp"))
     if fault is not None or expires_ms is None:
         return TokenRefused(fault or "the token has no exp")
@@ -129,14 +129,14 @@ def check_claims(
     return BearerToken(subject, frozenset(scopes), WallMs(expires_ms))
 
 
-def _fault_of_times(claims: Claims, skew_ms: int, now_ms: WallMs) -> str | None:
+def _fault_of_times(claims: Claims, skew_ms: int, wall_ms: WallMs) -> str | None:
     expires_ms, issued_ms = _millis(claims.get("exp")), _millis(claims.get("iat"))
     if expires_ms is None or issued_ms is None:
         return "the token has no exp, or no iat"
-    if now_ms >= expires_ms + skew_ms:
+    if wall_ms >= expires_ms + skew_ms:
         return "the token has expired"
     not_before_ms = _millis(claims.get("nbf", 0))
-    if not_before_ms is None or now_ms < max(issued_ms, not_before_ms) - skew_ms:
+    if not_before_ms is None or wall_ms < max(issued_ms, not_before_ms) - skew_ms:
         return "the token is not valid yet"
     return None
 

@@ -171,7 +171,7 @@ class ShippedProducer:
             await _connected(client),
             settings,
             draw=client.random.random,
-            now_ms=self._workload.wall_ms,
+            wall_ms=self._workload.wall_ms,
         )
         while not self._workload.is_over:
             await asyncio.sleep(client.random.expovariate(self._each_second))
@@ -393,7 +393,7 @@ class ShippedMover:
                 delivery_timeout_ms=_DELIVERY_MS,
             ),
             draw=client.random.random,
-            now_ms=self._workload.wall_ms,
+            wall_ms=self._workload.wall_ms,
         )
         await producer.init_transactions()
         cluster = await _connected(client)

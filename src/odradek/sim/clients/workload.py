@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from odradek.client.connection import Connection
+from odradek.model.clock import WallMs
 from odradek.model.errors import RETRIABLE, ErrorCode
 from odradek.sim.checks.history import Facts, History, Topic
 from odradek.sim.clients.client import Client
@@ -74,9 +75,9 @@ class Workload:
         """Seconds of simulated time."""
         return self.cluster.loop.time()
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallMs:
         """The wall clock of clients, which has no error."""
-        return EPOCH_MS + int(self.now_s() * 1000)
+        return WallMs(EPOCH_MS + int(self.now_s() * 1000))
 
     def process_and_epoch_of(self, connection: Connection, facts: Facts) -> object:
         """The broker, the number of its starts and its leader epoch of the partition."""

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from odradek.broker.cluster.stores import store_of
-from odradek.broker.world import RealClock
 from odradek.config.broker import BrokerConfig
 from odradek.coord.sqlite import SqliteStore
 from odradek.coord.zookeeper import ZooKeeperStore
 from odradek.model.errors import StartupError
+from odradek.net.clock import RealClock
 
 ZOOKEEPER = {"zookeeper.connect": "zk:2181/kafka"}
 OVER_TLS = {**ZOOKEEPER, "zookeeper.ssl.client.enable": "true"}

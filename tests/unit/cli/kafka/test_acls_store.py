@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from odradek.broker.world import RealClock
 from odradek.cli.kafka.tool import run_tool
 from odradek.coord.layout_security import ACL_CHANGES
 from odradek.coord.sqlite import SqliteStore
+from odradek.net.clock import RealClock
 
 CLASS = "kafka.security.authorizer.AclAuthorizer"
 

@@ -37,7 +37,7 @@ def producing(then, *, answers=(), partitions=1, **properties):
         settings = ProducerSettings.from_properties(text)
         cluster = FakeCluster(partitions, settings=settings.client)
         cluster.connection.produce = list(answers)
-        producer = Producer(cluster, settings, draw=lambda: 0.0, now_ms=lambda: 1000)
+        producer = Producer(cluster, settings, draw=lambda: 0.0, wall_ms=lambda: 1000)
         try:
             await asyncio.wait_for(then(producer, cluster), 1000)
         finally:

@@ -5,7 +5,6 @@ Flags and texts follow Kafka 3.9's `ConsumerPerformance`. The measured client is
 
 import asyncio
 import random
-import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -19,6 +18,7 @@ from odradek.client.consumer.settings import ConsumerSettings
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 
 _DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 _MEGABYTE: Final = 1024.0 * 1024.0
@@ -134,29 +134,29 @@ class _Reading:
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         del partitions
-        self._joining_ms = _wall_ms()
+        self._joining_ms = real_wall_ms()
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
         await self.revoked(partitions)
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
         del partitions
-        took_ms = _wall_ms() - self._joining_ms
+        took_ms = real_wall_ms() - self._joining_ms
         self._join_ms += took_ms
         self._join_ms_now += took_ms
 
     async def run(self, settings: ConsumerSettings, *, shows_metrics: bool) -> int:
-        begun_ms = _wall_ms()
+        begun_ms = real_wall_ms()
         wait_ms = settings.client.api_timeout_ms
         async with await Consumer.open(settings, wait_ms=wait_ms) as consumer:
             if not self._topic.strip():
                 raise IllegalArgumentError(
                     "Topic collection to subscribe to cannot contain null or empty topic"
                 )
-            self._joining_ms = _wall_ms()
+            self._joining_ms = real_wall_ms()
             consumer.subscribe([self._topic], self)
             await self._consume(consumer)
-            ended_ms = _wall_ms()
+            ended_ms = real_wall_ms()
             if not self._detailed:
                 self._print_total(begun_ms, ended_ms)
             if shows_metrics:
@@ -171,11 +171,11 @@ class _Reading:
         return 0
 
     async def _consume(self, consumer: Consumer) -> None:
-        consumed_ms = reported_ms = wall_ms = _wall_ms()
+        consumed_ms = reported_ms = wall_ms = real_wall_ms()
         count_before = bytes_before = 0
         while self._count < self._messages and wall_ms - consumed_ms <= self._timeout_ms:
             records = await consumer.poll(_POLL_MS)
-            wall_ms = _wall_ms()
+            wall_ms = real_wall_ms()
             if records:
                 consumed_ms = wall_ms
             for record in records:
@@ -219,10 +219,6 @@ class _Reading:
             f"{_per_second(self._count, elapsed_ms)}, {self._join_ms}, {fetch_ms}, "
             f"{_per_second(megabytes, fetch_ms)}, {_per_second(self._count, fetch_ms)}"
         )
-
-
-def _wall_ms() -> WallMs:
-    return WallMs(time.time_ns() // 1_000_000)
 
 
 def _per_second(amount: float, elapsed_ms: int) -> str:

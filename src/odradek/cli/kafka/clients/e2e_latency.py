@@ -29,6 +29,7 @@ from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
 
 _USAGE: Final = (
     "USAGE: java org.apache.kafka.tools.EndToEndLatency broker_list topic num_messages "
@@ -72,7 +73,7 @@ async def _measure(properties: dict[str, str], topic: str, count: int, acks: str
         ConsumerSettings.from_properties(
             {
                 **properties,
-                "group.id": f"test-group-{time.time_ns() // 1_000_000}",
+                "group.id": f"test-group-{real_wall_ms()}",
                 "enable.auto.commit": "false",
                 "auto.offset.reset": "latest",
                 "fetch.max.wait.ms": "0",  # a wait at the broker would be measured, too

@@ -1,14 +1,13 @@
 """Shared by the two verifiable tools: events as lines of JSON, and connection options."""
 
 import json
-import time
 
 from odradek.cli.kafka.support.arguments import CommandLine
-from odradek.model.clock import WallMs
+from odradek.net.clock import real_wall_ms
 
 
 def emit(name: str, **event: object) -> None:
-    wall_ms = WallMs(time.time_ns() // 1_000_000)
+    wall_ms = real_wall_ms()
     line = {"timestamp": wall_ms, "name": name, **event}
     print(json.dumps(line, separators=(",", ":"), ensure_ascii=False), flush=True)
 
