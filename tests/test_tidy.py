@@ -47,7 +47,6 @@ LONG_FILES = {
     "log/disk.py": 650,
     "log/log.py": 753,
     "log/logs.py": 763,
-    "net/connection.py": 602,
     "sim/run/faults.py": 790,
     "txn/machine.py": 619,
 }

@@ -57,7 +57,7 @@ class DeferredPart(Protocol):
 
 Part = Chunk | DeferredPart
 # Chunks up to this size are joined into one write; larger ones are cheaper to send than to copy.
-_JOIN_BYTES: Final = 64 * 1024
+JOIN_BYTES: Final = 64 * 1024
 # Responses up to this size are collected over all frames of one read.
 _LARGE_BYTES: Final = 1024
 # Bytes written to the transport before other work gets a turn.
@@ -265,6 +265,15 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection because of an invalid request."""
         self._handler.refused(self, reason)
         self.close()
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The largest frame that is accepted. It may be changed before the next frame."""
+        return self._frames.frame_bytes_max
+
+    @frame_bytes_max.setter
+    def frame_bytes_max(self, value: int) -> None:
+        self._frames.frame_bytes_max = value
 
     def mute(self) -> None:
         self._muted = self._stopped = True
@@ -480,7 +489,7 @@ class Connection(asyncio.BufferedProtocol):
         elif transport is None or transport.is_closing():  # nothing more is done for this peer
             self.closing = self._stopped = True
             self._drop(ready)
-        elif len(ready) == 1 and type(ready[0]) is bytes and len(ready[0]) <= _JOIN_BYTES:
+        elif len(ready) == 1 and type(ready[0]) is bytes and len(ready[0]) <= JOIN_BYTES:
             transport.write(ready[0])
         else:
             self._outgoing += ready
@@ -569,34 +578,15 @@ def _next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | Non
             return b""
         return piece
     outgoing.popleft()
-    if len(part) > _JOIN_BYTES:
+    if len(part) > JOIN_BYTES:
         # asyncio keeps the rest of what the socket does not take: of a view, without a copy.
         return memoryview(part)
     small, size = [part], len(part)
     while outgoing:
         part = outgoing[0]
-        if not isinstance(part, _CHUNKS) or len(part) > _JOIN_BYTES or size > _SLICE_BYTES:
+        if not isinstance(part, _CHUNKS) or len(part) > JOIN_BYTES or size > _SLICE_BYTES:
             break
         size += len(part)
         small.append(part)
         outgoing.popleft()
     return small[0] if len(small) == 1 else b"".join(small)
-
-
-def write_joined(transport: asyncio.WriteTransport, chunks: Sequence[Chunk]) -> None:
-    """Write chunks in order, small neighbours joined.
-
-    Not `writelines`: in Python 3.12.0 to 3.12.8 it ignores flow control (CVE-2024-12254).
-    """
-    small: list[Chunk] = []
-    for chunk in chunks:
-        if len(chunk) > _JOIN_BYTES:
-            if small:
-                transport.write(b"".join(small))
-                small = []
-            # asyncio keeps the rest of what the socket does not take: of a view, without a copy.
-            transport.write(memoryview(chunk))
-        else:
-            small.append(chunk)
-    if small:
-        transport.write(small[0] if len(small) == 1 else b"".join(small))

@@ -77,6 +77,7 @@ class Session:
 
     authorizer: Authorizer
     principal: str = ANONYMOUS
+    is_delegation_token: bool = False  # authenticated with one: it may not make others
     client_host: str
     listener: str
     security_protocol: str = "PLAINTEXT"

@@ -1,0 +1,278 @@
+"""Connections of a SASL listener: what they may do before, during and after authentication."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+
+import pytest
+from tests.unit.broker.live import play
+
+from odradek.broker.serving.authentication import Authentication
+from odradek.client.security.scram import ScramExchange
+from odradek.model.clock import read_clocks
+from odradek.model.cluster import EndPoint
+from odradek.model.errors import ErrorCode
+from odradek.net.server import ConnectionLimits, Server
+from odradek.security.sasl.exchange import SaslRules
+from odradek.security.sasl.plain import PlainServer
+from odradek.security.sasl.scram import ScramServer, derive
+from odradek.wire.header import encode_request_header
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+PORT = 9093
+ALICE = b"\0alice\0alice-secret"
+WRONG = b"\0alice\0wrong"
+SALTED = hashlib.pbkdf2_hmac("sha256", b"alice-secret", b"salt", 4096)
+CREDENTIAL = derive("SCRAM-SHA-256", b"salt", SALTED, 4096)
+
+
+def scram():
+    return ScramServer(
+        "SCRAM-SHA-256",
+        credentials={"alice": CREDENTIAL}.get,
+        tokens={}.get,
+        nonce="server",
+        decoy_secret=b"decoy",
+    )
+
+
+async def listen(live, max_reauth_ms=0, receive_bytes_max=1000):
+    """Open a SASL listener, and connect to it."""
+    rules = SaslRules(
+        servers={"PLAIN": lambda: PlainServer({"alice": "alice-secret"}), "SCRAM-SHA-256": scram},
+        max_reauth_ms={"PLAIN": max_reauth_ms},
+        receive_bytes_max=receive_bytes_max,
+    )
+    broker = live.broker
+    gate = Authentication(
+        broker.requests,
+        {"SECURE": rules},
+        now=lambda: read_clocks(live.clock),
+        call_later=live.loop.call_later,
+    )
+    server = Server(
+        live.network,
+        gate,
+        ConnectionLimits(),
+        monotonic_ms=live.clock.monotonic_ms,
+        soon=broker.turns.soon,
+    )
+    for name, protocol, port in (
+        ("SECURE", "SASL_PLAINTEXT", PORT),
+        ("OPEN", "PLAINTEXT", PORT + 1),
+    ):
+        point = EndPoint(listener=name, security_protocol=protocol, host="b0", port=port)
+        await server.listen(point)
+    return live.peer(PORT)
+
+
+async def log_in(peer, token=ALICE, version=1):
+    """The response to a PLAIN message."""
+    handshake = await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert (handshake.error_code, handshake.mechanisms) == (0, ["PLAIN", "SCRAM-SHA-256"])
+    return await peer.ask(SaslAuthenticateRequest(auth_bytes=token), version)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_versions_handshake_token_and_requests(version):
+    async def story(live):
+        peer = await listen(live)
+        session = peer.connection.session
+        assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == 0
+        assert peer.connection.frame_bytes_max == 1000
+
+        answer = await log_in(peer, version=version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert session.principal == "User:alice"
+        assert peer.connection.frame_bytes_max == 104_857_600
+        assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+        late = await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert late.error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+    play(story)
+
+
+def test_scram():
+    async def story(live):
+        peer = await listen(live)
+        client = ScramExchange("SCRAM-SHA-256", "alice", "alice-secret", nonce="client")
+
+        await peer.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        challenge = await peer.ask(SaslAuthenticateRequest(auth_bytes=client.first()), 2)
+        final = client.final(bytes(challenge.auth_bytes))
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+        done = await peer.ask(SaslAuthenticateRequest(auth_bytes=final), 2)
+        client.verify(bytes(done.auth_bytes))
+        assert peer.connection.session.principal == "User:alice"
+
+    play(story)
+
+
+def test_tokens_without_headers():
+    async def story(live):
+        peer = await listen(live)
+
+        await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+        answer = peer.expect_frame()
+        peer.send_frame(ALICE)
+        assert await answer == b""
+        assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+        assert peer.connection.session.principal == "User:alice"
+
+    play(story)
+
+
+def test_a_wrong_password_is_answered_after_a_delay_and_the_connection_closed(caplog):
+    async def story(live):
+        peer = await listen(live)
+        begun = live.loop.time()
+
+        answer = await log_in(peer, WRONG)
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == "Authentication failed: Invalid username or password"
+        assert live.loop.time() - begun == pytest.approx(0.1, abs=0.01)
+        await live.until(lambda: peer.closed)
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    with caplog.at_level(logging.DEBUG):
+        play(story)
+    assert "authentication failed: wrong user name or password for 'alice'" in caplog.text
+    assert "wrong'" not in caplog.text
+
+
+def test_requests_behind_a_wrong_password_are_not_handled():
+    async def story(live):
+        peer = await listen(live)
+        answer = peer.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        refused = peer.send(SaslAuthenticateRequest(auth_bytes=WRONG), 1)
+        peer.send(SaslAuthenticateRequest(auth_bytes=ALICE), 1, answered=False)
+        peer.send(DescribeClusterRequest(), 1, answered=False)
+
+        assert (await answer).error_code == 0
+        assert (await refused).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        await live.until(lambda: peer.closed)
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    play(story)
+
+
+def test_a_mechanism_that_is_not_enabled():
+    async def story(live):
+        peer = await listen(live)
+
+        answer = await peer.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256"]
+        await live.until(lambda: peer.closed)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x60\x82",
+        encode_request_header(3, 1, 1, "x"),
+        encode_request_header(36, 1, 1, "x"),
+        encode_request_header(17, 9, 1, "x"),
+        encode_request_header(17, 1, 1, "x"),
+        encode_request_header(17, 1, 1, "x") + b"\0\x02\xff\xff",
+        encode_request_header(60, 0, 1, "x"),
+        b"\x7f\xff\0\0\0\0\0\1\0\0",
+        b"x" * 1001,
+    ],
+    ids=lambda frame: frame[:12].hex() or "empty",
+)
+def test_another_first_frame_closes_the_connection_without_an_answer(frame, caplog):
+    async def story(live):
+        peer = await listen(live)
+
+        peer.send_frame(frame)
+        await live.until(lambda: peer.closed)
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    with caplog.at_level(logging.WARNING):
+        play(story)
+    assert "closed 10.0.0.7:4711: " in caplog.text
+
+
+def test_a_frame_above_the_limit_is_named_with_its_option(caplog):
+    async def story(live):
+        peer = await listen(live)
+        peer.send_frame(b"x" * 1001)
+        await live.until(lambda: peer.closed)
+
+    with caplog.at_level(logging.WARNING):
+        play(story)
+    assert "frame of 1001 bytes; sasl.server.max.receive.size=1000" in caplog.text
+
+
+def test_another_request_instead_of_a_token_closes_the_connection():
+    async def story(live):
+        peer = await listen(live)
+        await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.send(MetadataRequest(), 1, answered=False)
+
+        await live.until(lambda: peer.closed)
+
+    play(story)
+
+
+def test_an_unknown_version_of_api_versions_is_answered():
+    async def story(live):
+        peer = await listen(live)
+        answer = peer.expect_frame()
+        peer.send_frame(encode_request_header(18, 99, 1, "x"))
+
+        assert int.from_bytes((await answer)[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+        assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == 0
+        assert (await log_in(peer)).error_code == 0
+
+    play(story)
+
+
+def test_a_session_is_renewed_and_ends():
+    async def story(live):
+        peer = await listen(live, max_reauth_ms=5000)
+        assert (await log_in(peer)).session_lifetime_ms == 5000
+        await asyncio.sleep(4000 / 1000)
+        assert (await log_in(peer)).session_lifetime_ms == 5000
+        await asyncio.sleep(4000 / 1000)
+        assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+        await asyncio.sleep(1100 / 1000)
+        peer.send(DescribeClusterRequest(), 1, answered=False)
+
+        await live.until(lambda: peer.closed)
+
+    play(story)
+
+
+def test_a_client_that_closes_before_it_is_answered():
+    async def story(live):
+        peer = await listen(live)
+        await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.send(SaslAuthenticateRequest(auth_bytes=WRONG), 1, answered=False)
+        with contextlib.suppress(ConnectionError):
+            peer.hang_up()
+        await asyncio.sleep(200 / 1000)
+
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    play(story)
+
+
+def test_another_listener_is_open():
+    async def story(live):
+        await listen(live)
+        peer = live.peer(PORT + 1)
+
+        assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    play(story)
