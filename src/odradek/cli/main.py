@@ -44,7 +44,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "pause": Command("odradek.cli.odradek.local", "pause", "Freeze one broker (SIGSTOP)."),
     "resume": Command("odradek.cli.odradek.local", "resume", "Continue a frozen broker (SIGCONT)."),
     "why": Command(
-        "odradek.cli.odradek.why", "why", "Explain the state of a topic, broker or group."
+        "odradek.cli.odradek.why",
+        "why",
+        "Explain a topic, broker, group or denied request.",
     ),
     "plan": Command("odradek.cli.odradek.plan", "plan", "Plan partitions, assignments and moves."),
     "doctor": Command(

@@ -15,7 +15,7 @@ from odradek.security.acls import AclDecision, Acls, AclSettings, Requester
 from odradek.wire.api_keys import APIS
 
 AUDIT_LOGGER: Final = "kafka.authorizer.logger"
-DECISIONS_MAX: Final = 4096  # kept for each connection
+DECISIONS_MAX: Final = 4096  # kept for each connection, and of `authorize_any`
 
 audit = logging.getLogger(AUDIT_LOGGER)
 
@@ -27,21 +27,27 @@ class AclAuthorizer:
         self.version = 0
         self._settings = AclSettings()
         self._acls = Acls({})
+        # Decisions of `authorize_any`, which read every ACL on the resource type.
+        self._any: dict[tuple[Requester, AclOperation, ResourceType], bool] = {}
 
     def configure(self, settings: AclSettings) -> None:
         """Take over the options of the authorizer."""
         self._settings = settings
-        self.version += 1
+        self._changed()
 
     def replace_all(self, patterns: Mapping[ResourcePattern, Iterable[AclEntry]]) -> None:
         """Enforce these ACLs, and no others."""
         self._acls = Acls(patterns)
-        self.version += 1
+        self._changed()
 
     def put(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         """Enforce these ACLs on one pattern."""
         self._acls.put(pattern, entries)
+        self._changed()
+
+    def _changed(self) -> None:
         self.version += 1
+        self._any.clear()
 
     def entries(self, pattern: ResourcePattern) -> frozenset[AclEntry]:
         """The ACLs that are enforced on one pattern."""
@@ -87,7 +93,13 @@ class AclAuthorizer:
     ) -> bool:
         """Whether this principal may do this to some resource of a type, existing or not."""
         client = Requester(session.principal, session.client_host)
-        allowed = self._acls.allows_any(self._settings, client, operation, resource_type)
+        what = (client, operation, resource_type)
+        allowed = self._any.get(what)
+        if allowed is None:
+            if len(self._any) >= DECISIONS_MAX:
+                self._any.clear()
+            allowed = self._acls.allows_any(self._settings, *what)
+            self._any[what] = allowed
         level = logging.DEBUG if allowed else logging.INFO
         if audit.isEnabledFor(level):
             resource = f"{words(resource_type)}:UNKNOWN:NONE"  # as Kafka

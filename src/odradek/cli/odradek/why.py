@@ -1,4 +1,4 @@
-"""`odradek why topic T | broker N | group G`: its state, since when, why, and what to do.
+"""`odradek why topic T | broker N | group G | denied`: the state, since when, why, what to do.
 
 The controller reports the current state, and every broker the decisions it made while it was the
 controller, so the history is complete after a change of the controller. Decisions from before a
@@ -17,18 +17,32 @@ import click
 from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
 from odradek.cli.odradek.local import unless_server_dir_option
+from odradek.cli.odradek.where import client_properties
 from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
+from odradek.client.admin.security import ANY, Acl, describe_acls
+from odradek.client.admin.topics import BROKER, describe_configs
 from odradek.client.cluster import Cluster
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourcePattern, ResourceType
+from odradek.model.errors import ApiError
 from odradek.net.clock import real_wall_ms
+from odradek.plan.commands import Caller
+from odradek.plan.denied import (
+    OPERATIONS,
+    DeniedRequest,
+    bindings_of,
+    explain_denied,
+    hidden_in,
+    settings_of,
+)
 
 Explain = Callable[[Asked], list[str]]
 
 
 @click.group
 def why() -> None:
-    """Explain the state of a topic, a broker or a group, and what to do."""
+    """Explain the state of a topic, a broker or a group, or a denied request, and what to do."""
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,6 +103,87 @@ def group(name: str, **where: Any) -> int:
         lambda asked: explain_group(asked, name, real_wall_ms()),
         **where,
     )
+
+
+@why.command
+@click.option("--principal", required=True, metavar="User:NAME", help="Whose request is denied.")
+@click.option(
+    "--operation",
+    required=True,
+    metavar="OPERATION",
+    help="Read, Write, Create, Describe, Delete, Alter, DescribeConfigs, AlterConfigs ...",
+)
+@click.option("--host", metavar="ADDRESS", help="The client's IP address; else no ACL's host.")
+@click.option("--topic", metavar="NAME")
+@click.option("--group", metavar="NAME")
+@click.option("--transactional-id", metavar="ID")
+@click.option("--cluster", "on_cluster", is_flag=True)
+@click.option("--command-config", metavar="FILE", help="A file of client properties.")
+@click.option(
+    "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Brokers to connect to."
+)
+@unless_server_dir_option
+def denied(
+    principal: str,
+    operation: str,
+    host: str | None,
+    servers: str | None,
+    path: pathlib.Path,
+    command_config: str | None,
+    **resource: Any,
+) -> int:
+    """Explain whether a request is denied: the rule that decides, and what would allow it.
+
+    The resource is one of --topic, --group, --transactional-id and --cluster. Needs Describe and
+    DescribeConfigs on the cluster.
+    """
+    known = OPERATIONS.get(operation.replace("_", "").lower())
+    if known is None or known in (AclOperation.UNKNOWN, AclOperation.ANY):
+        raise click.UsageError(f"--operation {operation}: there is no such operation")
+    asked = DeniedRequest(principal, host, known, _resource(**resource))
+    properties = client_properties(servers, path, command_config, ())
+
+    async def work(cluster: Cluster) -> int:
+        caller = Caller(bootstrap=properties["bootstrap.servers"])
+        for line in await _denied(cluster, asked, caller):
+            print(line)
+        return 0
+
+    return with_own_cluster(properties["bootstrap.servers"], properties, work)
+
+
+def _resource(
+    topic: str | None, group: str | None, transactional_id: str | None, *, on_cluster: bool
+) -> ResourcePattern:
+    named = [
+        ResourcePattern(kind, name)
+        for kind, name in (
+            (ResourceType.TOPIC, topic),
+            (ResourceType.GROUP, group),
+            (ResourceType.TRANSACTIONAL_ID, transactional_id),
+            (ResourceType.CLUSTER, CLUSTER_NAME if on_cluster else None),
+        )
+        if name is not None
+    ]
+    if len(named) != 1:
+        raise click.UsageError("give one of --topic, --group, --transactional-id and --cluster")
+    return named[0]
+
+
+async def _denied(cluster: Cluster, asked: DeniedRequest, caller: Caller) -> list[str]:
+    await cluster.refresh()
+    ids = sorted(await cluster.nodes())
+    configs = await describe_configs(cluster, [(BROKER, str(id_)) for id_ in ids])
+    settings, notes = {}, []
+    for (_, id_), found in configs.items():
+        if isinstance(found, ApiError):
+            raise found
+        settings[int(id_)] = settings_of(found)
+        notes += [f"broker {id_} {note}" for note in hidden_in(found)]
+    everything = Acl(ResourceType.ANY, None, ANY, None, None, AclOperation.ANY, ANY)
+    has_acls = any(own is not None for own in settings.values())
+    acls = await describe_acls(cluster, everything) if has_acls else []
+    return [*explain_denied(asked, settings, bindings_of(acls), caller), *notes]
 
 
 def look(path: pathlib.Path, query: Query) -> Picture:

@@ -50,6 +50,16 @@ def test_a_kept_decision_ends_with_the_principal(authorizer):
     assert not session.authorize(READ, TOPIC, "t")
 
 
+def test_a_kept_decision_about_any_topic_ends_with_the_acls_and_is_each_clients(authorizer):
+    alice, bob = session_of(authorizer), session_of(authorizer, "User:bob")
+    assert not alice.authorize_any(AclOperation.WRITE, TOPIC)
+    authorizer.put(T, [AclEntry("User:alice", "*", AclOperation.WRITE, allowed=True)])
+    assert alice.authorize_any(AclOperation.WRITE, TOPIC)
+    assert not bob.authorize_any(AclOperation.WRITE, TOPIC)
+    authorizer.put(T, [])
+    assert not alice.authorize_any(AclOperation.WRITE, TOPIC)
+
+
 def test_the_kept_decisions_are_bounded(authorizer):
     session = session_of(authorizer)
     for number in range(DECISIONS_MAX + 10):
