@@ -169,6 +169,8 @@ class MetadataApi:
                 operations = request.include_topic_authorized_operations
                 response.topics.append(_describe(self._cache, session, topic, operations))
                 partitions += len(topic.partitions)
+            else:
+                partitions += 1  # a client may be denied every topic
             if partitions >= SLICE:
                 partitions = 0
                 await asyncio.sleep(0)

@@ -257,6 +257,29 @@ def test_thousands_of_partitions_are_described_in_slices():
     kept(scenario)
 
 
+def test_thousands_of_topics_that_may_not_be_described_are_looked_at_in_slices():
+    async def scenario(api, cache):
+        for number in range(3_000):
+            topic_id = bytes(14) + number.to_bytes(2, "big")
+            cache.update(update_metadata((f"t{number}", topic_id, {0: 1})))
+        turns = 0
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(others())
+        request = MetadataRequest(topics=None)
+        response = await api.handle(session(authorizer=Only()), request, 12)
+        other.cancel()
+        assert response.topics == []
+        assert turns >= 3
+
+    kept(scenario)
+
+
 def test_a_request_to_a_broker_before_its_registration_is_visible_waits():
     async def scenario():
         api, cache = unannounced()
