@@ -82,12 +82,12 @@ def test_racks_set_the_number_of_brokers_and_options_without_effect_are_reported
     nodes = odradek("cluster", "list-endpoints", *where).stdout.splitlines()[1:]
     assert [line.split()[3] for line in nodes] == ["a", "b"]
 
-    quota = ["--user", "alice", "--add-config", "producer_byte_rate=1024"]
-    odradek("configs", *where, "--alter", *quota)
+    password = ["--user", "alice", "--add-config", "SCRAM-SHA-256=[password=secret]"]
+    odradek("configs", *where, "--alter", *password)
     odradek("down", "--dir", path)
     again = odradek("up", "--detach", "--dir", path)
 
-    assert "not enforced by this version: quotas of 1 users" in again.stderr
+    assert "not enforced by this version: SCRAM credentials of 1 users" in again.stderr
 
 
 def test_a_detached_cluster_stays_and_every_command_finds_it(path):

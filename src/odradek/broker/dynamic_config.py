@@ -1,4 +1,4 @@
-"""Options that change while the broker runs: of topics, of this broker, of all brokers.
+"""Options that change while the broker runs: of topics, brokers, users, client ids, addresses.
 
 They are kept in the store; a notification under `/config/changes` names each entity that changed.
 A broker handles the notifications above the last one it has handled, reads the entities again, and
@@ -21,6 +21,7 @@ from odradek.coord.layout_config import (
     broker_entity,
     decode_config,
     decode_config_change,
+    parse_entity_path,
     topic_entity,
 )
 from odradek.coord.store import (
@@ -33,7 +34,10 @@ from odradek.model.clock import Clock
 
 SLICE: Final = 250  # entities read before others may run
 
+CLIENT_KINDS: Final = ("users", "clients", "ips")
+
 Overrides = Mapping[str, str]
+Node = tuple[bytes | None, Stat]
 
 
 class ConfigListener(Protocol):
@@ -44,6 +48,12 @@ class ConfigListener(Protocol):
 
     def broker_config(self, dynamic: Overrides, dynamic_default: Overrides) -> None:
         """Apply the options that are set for this broker, and for all brokers."""
+
+    def client_configs(self, configs: Mapping[ConfigEntity, Overrides], *, whole: bool) -> None:
+        """Apply the options of users, client ids and addresses.
+
+        `whole`: no others have options.
+        """
 
     def note(self, text: str) -> None:
         """Log a text for operators."""
@@ -78,7 +88,14 @@ class DynamicConfig:
         """
         # Notifications first: what changes while the options are read is read once more.
         numbers = await self._notices()
-        await self._read_brokers()
+        parents = await self._read_brokers(also=[f"/config/{kind}" for kind in CLIENT_KINDS])
+        await self._read_all_clients(
+            [
+                kind
+                for kind, node in zip(CLIENT_KINDS, parents, strict=True)
+                if node is not None and node[1].children_count
+            ]
+        )
         topics = iter(await self._store.children("/config/topics"))
         while chunk := tuple(islice(topics, SLICE)):
             await self.learn(chunk)
@@ -145,7 +162,7 @@ class DynamicConfig:
             self._seen = max([self._seen, *numbers])
             self._handled.notify_all()
 
-    def _entity(self, path: str, node: tuple[bytes | None, Stat] | None) -> ConfigEntity | None:
+    def _entity(self, path: str, node: Node | None) -> ConfigEntity | None:
         if node is None:
             return None  # another broker has deleted it because of its age
         try:
@@ -157,23 +174,67 @@ class DynamicConfig:
     # -------------------------------------------------------------------------- entities
 
     async def _read(self, changed: Iterable[ConfigEntity]) -> None:
-        topics = []
+        topics, clients = [], []
         for entity in changed:
             ((kind, name), *more) = entity.levels
             if kind == "topics" and name is not None and not more:
                 topics.append(name)
             elif entity in self._brokers:
                 await self._read_brokers()
+            elif kind in CLIENT_KINDS:
+                clients.append(entity)
         if topics:
             await self.learn(topics)
+        if clients:
+            configs, _ = await self._read_clients(clients)
+            self._listener.client_configs(configs, whole=False)
 
-    async def _read_brokers(self) -> None:
+    async def _read_brokers(self, also: Sequence[str] = ()) -> Sequence[Node | None]:
+        """Apply the brokers' options. Returns other nodes, read in the same request."""
         paths = [entity.path for entity in self._brokers]
-        own, default = map(self._decode, paths, await self._store.get_many(paths))
+        *others, own_node, default_node = await self._store.get_many([*also, *paths])
+        own, default = map(self._decode, paths, (own_node, default_node))
         if own is not None and default is not None:
             self._listener.broker_config(own, default)
+        return others
 
-    def _decode(self, path: str, node: tuple[bytes | None, Stat] | None) -> dict[str, str] | None:
+    async def _read_all_clients(self, kinds: Iterable[str]) -> None:
+        configs: dict[ConfigEntity, Overrides] = {}
+        for kind in kinds:
+            found, parents = await self._read_clients(await self._entities(kind))
+            configs |= found
+            for parent in parents:  # users with client ids
+                found, _ = await self._read_clients(
+                    await self._entities(f"{parent.entity_path}/clients")
+                )
+                configs |= found
+        self._listener.client_configs(configs, whole=True)
+
+    async def _entities(self, entity_path: str) -> list[ConfigEntity]:
+        try:
+            names = await self._store.children(f"/config/{entity_path}")
+        except NoNodeError:
+            return []
+        return [parse_entity_path(f"{entity_path}/{name}") for name in names]
+
+    async def _read_clients(
+        self, entities: Sequence[ConfigEntity]
+    ) -> tuple[dict[ConfigEntity, Overrides], list[ConfigEntity]]:
+        """The options of entities, and those entities that have others below them."""
+        configs: dict[ConfigEntity, Overrides] = {}
+        parents = []
+        waiting = iter(entities)
+        while chunk := tuple(islice(waiting, SLICE)):
+            nodes = await self._store.get_many([entity.path for entity in chunk])
+            for entity, node in zip(chunk, nodes, strict=True):
+                overrides = self._decode(entity.path, node)
+                if overrides is not None:
+                    configs[entity] = overrides
+                if node is not None and node[1].children_count:
+                    parents.append(entity)
+        return configs, parents
+
+    def _decode(self, path: str, node: Node | None) -> dict[str, str] | None:
         """The options set for an entity; None if they cannot be read: the former ones stay."""
         if node is None:
             return {}

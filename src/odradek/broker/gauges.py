@@ -1,12 +1,14 @@
 """Metrics that are not counted but read from the parts of a broker when they are asked for."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
+from odradek.broker.serving.client_quotas import CONSUMER, PRODUCER, REQUEST, ClientQuotas
 from odradek.broker.serving.purgatory import Purgatory
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.controller.controller import Controller
@@ -27,6 +29,7 @@ class MeasuredParts(ReportedParts, Protocol):
     metadata: MetadataCache
     purgatory: Purgatory
     housekeeping: Housekeeping
+    client_quotas: ClientQuotas
 
 
 def publish(broker: MeasuredParts) -> None:
@@ -120,6 +123,18 @@ def publish(broker: MeasuredParts) -> None:
     metrics.watch_partitions(
         lambda: replicas, lambda partition: _numbers(partition, broker.groups.now().monotonic_ms)
     )
+
+
+def publish_quotas(broker: MeasuredParts) -> None:
+    """What clients with a quota use; no client without a quota is counted."""
+    metrics = broker.metrics
+    quotas = broker.client_quotas
+    for option, name in {PRODUCER: "produce", CONSUMER: "fetch", REQUEST: "request"}.items():
+        rate = "request_time" if option == REQUEST else "byte_rate"
+        metrics.gauges(f"kafka_server_{name}_{rate}", partial(quotas.rates, option))
+        metrics.gauges(f"kafka_server_{name}_throttle_time", partial(quotas.throttle_times, option))
+    metrics.gauges("kafka_server_controllermutation_tokens", quotas.tokens)
+    metrics.gauges("kafka_server_controllermutation_throttle_time", quotas.mutation_throttle_times)
 
 
 def _publish_controller(broker: MeasuredParts) -> None:

@@ -6,11 +6,12 @@ brokers run in one process independently of each other.
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.broker.serving.quotas import NoQuotas, Quotas
+from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import AllowAll, Authorizer
 from odradek.coord.store import Store
 from odradek.log.disk import Disk
@@ -46,6 +47,9 @@ class World:
     # Who may do what, and who is throttled. What Kafka loads for `authorizer.class.name` and
     # `client.quota.callback.class`.
     authorizer: Authorizer = field(default_factory=AllowAll)
-    quotas: Quotas = field(default_factory=NoQuotas)
+    # None: the quotas that are set for users and client ids.
+    quotas: Quotas | None = None
+    # Measures how long requests take, in nanoseconds.
+    elapsed_ns: Callable[[], int] = time.perf_counter_ns
     # The reason why an address cannot be listened on; None if it can.
     why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None

@@ -1,9 +1,11 @@
-"""The stored quotas and SCRAM credentials that brokers do not enforce, for `odradek up`."""
+"""The stored quotas of addresses and SCRAM credentials that brokers do not enforce."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from odradek.client.admin.security import (
+    QuotaFilter,
     describe_client_quotas,
     describe_scram,
 )
@@ -11,6 +13,7 @@ from odradek.client.cluster import Cluster
 from odradek.model.errors import OdradekError
 
 _TIMEOUT_MS = 5_000
+SPECIFIED: Final = 2  # a filter that matches all entities of a type
 
 
 def unenforced(servers: str) -> Sequence[str]:
@@ -24,9 +27,11 @@ def unenforced(servers: str) -> Sequence[str]:
 async def _ask(servers: str) -> list[str]:
     found = []
     async with await Cluster.bootstrap(servers, timeout_ms=_TIMEOUT_MS) as cluster:
-        quotas = await describe_client_quotas(cluster, [], strict=False)
+        quotas = await describe_client_quotas(
+            cluster, [QuotaFilter("ip", SPECIFIED, None)], strict=False
+        )
         if quotas:
-            found.append(f"quotas of {len(quotas)} users, clients or addresses")
+            found.append(f"quotas of {len(quotas)} addresses")
         users = await describe_scram(cluster, [])
         if users:
             found.append(f"SCRAM credentials of {len(users)} users")

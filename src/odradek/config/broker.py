@@ -107,6 +107,10 @@ class BrokerOptions:
     replica_alter_log_dirs_io_max_bytes_per_second: int
     leader_replication_throttled_rate: int
     follower_replication_throttled_rate: int
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
     alter_log_dirs_replication_quota_window_num: int

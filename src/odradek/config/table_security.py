@@ -169,11 +169,11 @@ OPTIONS: Final = (
     ),
     # --------------------------------------------------------------------------- quotas and metrics
     Option(
-        "quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        "quota.window.num", INT, 11, rule=at_least(1),
         doc="The number of windows over which the rate of a client's quota is averaged.",
     ),
     Option(
-        "quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
+        "quota.window.size.seconds", INT, 1, rule=at_least(1),
         doc="The length of one window.",
     ),
     Option(
@@ -194,12 +194,12 @@ OPTIONS: Final = (
         doc="The length of one window.",
     ),
     Option(
-        "controller.quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        "controller.quota.window.num", INT, 11, rule=at_least(1),
         doc="The number of windows over which the rate of a client's changes to topics is "
             "averaged.",
     ),
     Option(
-        "controller.quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
+        "controller.quota.window.size.seconds", INT, 1, rule=at_least(1),
         doc="The length of one window.",
     ),
     Option(

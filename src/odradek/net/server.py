@@ -17,6 +17,8 @@ from odradek.model.cluster import EndPoint
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection, FrameHandler
 
+Frames = Callable[[Connection, memoryview], None]
+
 
 class Network(Protocol):
     """Accepts connections: the event loop's TCP, or the simulator's network."""
@@ -86,11 +88,15 @@ class Server:
         self._network = network
         self._handler = handler
         # Bound here without a call in between: it is called for every request.
-        self.frame: Callable[[Connection, memoryview], None] = handler.frame
+        self.frame: Frames = handler.frame
         self._monotonic_ms = monotonic_ms
         self._listening: list[ListeningSocket] = []
         self._connections: dict[Connection, None] = {}  # in the order of their acceptance
         self._by_ip: Counter[str] = Counter()
+
+    def wrap_frames(self, wrap: Callable[[Frames], Frames] | None) -> None:
+        """Let frames pass through another function on their way to the handler; None: no longer."""
+        self.frame = self._handler.frame if wrap is None else wrap(self._handler.frame)
 
     @property
     def connection_count(self) -> int:

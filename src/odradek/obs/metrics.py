@@ -308,6 +308,21 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Bytes of these logs that are not cleaned.",
         ("logDirectory",),
     ),
+    **{
+        f"kafka_server_{quota}": (text, ("user", "client_id"))
+        for quota, text in {
+            "produce_byte_rate": "Bytes a second produced, of clients with a quota.",
+            "produce_throttle_time": "Their latest throttle time, ms.",
+            "fetch_byte_rate": "Bytes a second consumed, of clients with a quota.",
+            "fetch_throttle_time": "Their latest throttle time, ms.",
+            "request_request_time": "Percent of the event loop's time, of clients with a quota.",
+            "request_throttle_time": "Their latest throttle time, ms.",
+            "controllermutation_tokens": (
+                "Partitions that clients with a quota may create or delete at once; negative: none."
+            ),
+            "controllermutation_throttle_time": "Their latest throttle time, ms.",
+        }.items()
+    },
     "kafka_server_replicafetchermanager_maxlag": (
         "The largest lag of a follower on this broker, in records.",
         ("clientId",),

@@ -185,6 +185,7 @@ class Node:
         self.metadata = cluster.brokers[id_].cache = cache
         self.config = BrokerConfig({"broker.id": str(id_), **cluster.properties}, host_name="h")
         self.topic_overrides = {}
+        self.client_overrides = {}
         self.dynamic = DynamicConfig(self.store, broker_id=id_, clock=self.clock, listener=self)
         self.admin = TopicAdmin(
             store=self.store,
@@ -211,6 +212,12 @@ class Node:
 
     def broker_config(self, dynamic, dynamic_default):
         self.config = self.config.with_dynamic(dynamic=dynamic, dynamic_default=dynamic_default)
+
+    def client_configs(self, configs, *, whole):
+        if whole:
+            self.client_overrides.clear()
+        for entity, overrides in configs.items():
+            self.client_overrides[entity.entity_path] = overrides
 
     def note(self, text):
         self.journal.note(text)

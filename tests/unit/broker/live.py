@@ -10,7 +10,6 @@ import random
 
 import odradek.sim.world.loop as sim
 from odradek.broker.server import Broker
-from odradek.broker.serving.quotas import NoQuotas
 from odradek.broker.serving.session import AllowAll
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
@@ -247,7 +246,7 @@ class Live:
         loop = self.loop = asyncio.get_running_loop()
         self.properties = {**PROPERTIES, **properties}
         self.clock = ReadClock(loop.time, started_ms=777_000)
-        self.authorizer, self.quotas = Chosen(AllowAll()), Chosen(NoQuotas())
+        self.authorizer, self.quotas = Chosen(AllowAll()), Chosen(None)
         self.random = random.Random(1)
         self.disk = SimulatedDisk(self.random, loop.call_later, wall_ms=self.clock.wall_ms)
         self.tree = MemoryTree(self.clock.wall_ms)
@@ -269,9 +268,12 @@ class Live:
             network=self.network,
             authorizer=self.authorizer,
             quotas=self.quotas,
+            elapsed_ns=lambda: self.clock.monotonic_ms() * 1_000_000,
         )
         config = BrokerConfig({**self.properties, **dotted(properties)}, host_name="b0")
-        return WatchedBroker(config, world, on_fatal=self.fatal.append, failures=self.failures)
+        broker = WatchedBroker(config, world, on_fatal=self.fatal.append, failures=self.failures)
+        self.quotas.chosen = broker.client_quotas  # what a broker has without others
+        return broker
 
     async def start(self) -> None:
         await self.broker.start()

@@ -1,8 +1,8 @@
 """Describing and changing quotas and SCRAM credentials of users, clients and addresses.
 
 Both are options of entities in the store (`odradek.coord.layout_config`): `/config/users/U`,
-`/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. This
-version stores and lists them but does not enforce them, and logs that at its start.
+`/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. Quotas of
+users and client ids are enforced by `serving/client_quotas`; SCRAM credentials are only stored.
 """
 
 import logging
@@ -112,10 +112,14 @@ class ClientAdmin:
         if validate_only:
             return
         await self._update(_config_entity(entity), changed)
-        if not self._has_warned and any(text is not None for text in texts.values()):
+        if (
+            IP in entity
+            and not self._has_warned
+            and any(text is not None for text in texts.values())
+        ):
             self._has_warned = True
             log.warning(
-                "a quota of %s is stored: this version does NOT ENFORCE quotas",
+                "a quota of %s is stored: this version does NOT ENFORCE quotas of addresses",
                 ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity.items()),
             )
 

@@ -51,6 +51,9 @@ from odradek.placement.manual import check_new
 from odradek.placement.walk import RoundStart
 
 K = TypeVar("K")
+# Called with the number of partitions that a topic gets or loses, before anything is written.
+# Raises ApiError: THROTTLING_QUOTA_EXCEEDED.
+Admit = Callable[[int], None]
 
 DEFAULT: Final = -1  # for partitions and replication factor: the broker's options
 SLICE: Final = 100  # topics planned before others may run
@@ -212,10 +215,15 @@ class TopicAdmin:
             raise outcome
 
     async def create(
-        self, wanted: Sequence[WantedTopic], *, deadline_ms: int, validate_only: bool = False
+        self,
+        wanted: Sequence[WantedTopic],
+        *,
+        deadline_ms: int,
+        validate_only: bool = False,
+        admit: Admit | None = None,
     ) -> dict[str, MadeTopic | ApiError]:
         """Create topics and wait until the metadata has them; names must be different."""
-        outcomes = await self._make(wanted, validate_only=validate_only)
+        outcomes = await self._make(wanted, validate_only=validate_only, admit=admit)
         if validate_only:
             return outcomes
         made = {name: topic for name, topic in outcomes.items() if isinstance(topic, MadeTopic)}
@@ -223,7 +231,7 @@ class TopicAdmin:
         return {**outcomes, **dict.fromkeys(late, _timed_out())}
 
     async def _make(
-        self, wanted: Sequence[WantedTopic], *, validate_only: bool
+        self, wanted: Sequence[WantedTopic], *, validate_only: bool, admit: Admit | None = None
     ) -> dict[str, MadeTopic | ApiError]:
         term = self.check_term()
         with store_errors_answered():
@@ -231,7 +239,10 @@ class TopicAdmin:
             outcomes: dict[str, MadeTopic | ApiError] = {}
             for number, topic in enumerate(wanted, 1):
                 try:
-                    outcomes[topic.name] = self._plan(topic, taken, with_id=not validate_only)
+                    plan = self._plan(topic, taken, with_id=not validate_only)
+                    if admit is not None and not validate_only:
+                        admit(len(plan.assignment))
+                    outcomes[topic.name] = plan
                 except ApiError as error:
                     outcomes[topic.name] = error.with_traceback(None)
                 else:
@@ -371,6 +382,7 @@ class TopicAdmin:
         *,
         deadline_ms: int,
         validate_only: bool = False,
+        admit: Admit | None = None,
     ) -> dict[str, ApiError | None]:
         """Add partitions, and wait until the metadata has them; None for each success."""
         self.check_term()
@@ -378,7 +390,7 @@ class TopicAdmin:
         for number, topic in enumerate(wanted, 1):
             try:
                 with store_errors_answered():
-                    await self._grow(topic, validate_only=validate_only)
+                    await self._grow(topic, validate_only=validate_only, admit=admit)
                 outcomes[topic.name] = None
             except ApiError as error:
                 outcomes[topic.name] = error.with_traceback(None)
@@ -392,7 +404,9 @@ class TopicAdmin:
         )
         return {**outcomes, **dict.fromkeys(late, _timed_out())}
 
-    async def _grow(self, wanted: WantedPartitions, *, validate_only: bool) -> None:
+    async def _grow(
+        self, wanted: WantedPartitions, *, validate_only: bool, admit: Admit | None
+    ) -> None:
         if topic_name_problem(wanted.name) is not None:  # it cannot exist, and is no path
             raise _does_not_exist(wanted.name)
         path = layout.topic_path(wanted.name)
@@ -406,9 +420,13 @@ class TopicAdmin:
             except NoNodeError:
                 raise _does_not_exist(wanted.name) from None
             check_may_grow(wanted.name)
-            grown = layout.encode_topic(self._grown(wanted, node))
+            more = self._grown(wanted, node)
+            grown = layout.encode_topic(more)
             if validate_only:
                 return
+            if admit is not None:
+                admit(len(more.assignments) - len(node.assignments))
+                admit = None  # another attempt makes the same change
             token = self.check_term().token
             try:
                 await self._store.multi([token, SetData(path, grown, stat.version)])

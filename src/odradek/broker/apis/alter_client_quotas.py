@@ -3,7 +3,7 @@
 Behaviour:
     * Cluster AlterConfigs; else CLUSTER_AUTHORIZATION_FAILED, for each entity.
     * Any broker stores them. Each entity succeeds or fails on its own.
-    * Quotas are stored and listed; this version does not enforce them.
+    * Every broker enforces them once it has handled the notification of the change.
 
 Versions:
     v1  flexible

@@ -11,13 +11,14 @@ Behaviour:
       (see `odradek.broker.coordinators.coordinator_counts`).
 
 Versions:
-    v2  flexible
+    v2  flexible    v3  THROTTLING_QUOTA_EXCEEDED (see CreateTopics)
 """
 
 from collections import Counter
 from collections.abc import Iterable
 
 from odradek.broker.admin.topics import TopicAdmin, WantedPartitions
+from odradek.broker.serving.quotas import NO_QUOTA, MutationQuota
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
@@ -30,7 +31,10 @@ from odradek.wire.messages.create_partitions import (
 
 
 async def create_partitions(
-    admin: TopicAdmin, session: Session, request: CreatePartitionsRequest
+    admin: TopicAdmin,
+    session: Session,
+    request: CreatePartitionsRequest,
+    quota: MutationQuota = NO_QUOTA,
 ) -> CreatePartitionsResponse:
     """Answer for each topic; one that is named twice is answered once."""
     outcomes: dict[str, ApiError | None] = dict(_refused(admin, session, request.topics))
@@ -40,11 +44,12 @@ async def create_partitions(
             wanted,
             deadline_ms=admin.deadline_ms(request.timeout_ms),
             validate_only=request.validate_only,
+            admit=quota.admit,
         )
     except ApiError as error:
         outcomes |= dict.fromkeys((topic.name for topic in wanted), error)
     return CreatePartitionsResponse(
-        throttle_time_ms=0,
+        throttle_time_ms=quota.throttle_ms,
         results=[
             CreatePartitionsTopicResult(
                 name=name,

@@ -13,11 +13,14 @@ Behaviour:
 
 Versions:
     v4  defaults (-1)    v5  flexible; configs in the answer    v7  topic ids in the answer
+    v6  a client above its controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED (before, its topics
+        are created and it is throttled afterwards)
 """
 
 from collections.abc import Iterable
 
 from odradek.broker.admin.topics import DEFAULT, MadeTopic, TopicAdmin, WantedTopic
+from odradek.broker.serving.quotas import NO_QUOTA, MutationQuota
 from odradek.broker.serving.session import Session
 from odradek.config.describe import describe_topic
 from odradek.config.topic import TopicConfig
@@ -33,7 +36,10 @@ from odradek.wire.messages.create_topics import (
 
 
 async def create_topics(
-    admin: TopicAdmin, session: Session, request: CreateTopicsRequest
+    admin: TopicAdmin,
+    session: Session,
+    request: CreateTopicsRequest,
+    quota: MutationQuota = NO_QUOTA,
 ) -> CreateTopicsResponse:
     refused = dict(_refused(admin, session, request.topics))
     try:
@@ -41,12 +47,13 @@ async def create_topics(
             [_wanted(topic) for topic in request.topics if topic.name not in refused],
             deadline_ms=admin.deadline_ms(request.timeout_ms),
             validate_only=request.validate_only,
+            admit=quota.admit,
         )
     except ApiError as error:
         made = dict.fromkeys((topic.name for topic in request.topics), error)
     results = _Results(admin, session)
     return CreateTopicsResponse(
-        throttle_time_ms=0,
+        throttle_time_ms=quota.throttle_ms,
         topics=[
             results.result(topic.name, refused.get(topic.name) or made[topic.name])
             for topic in request.topics

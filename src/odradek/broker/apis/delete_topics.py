@@ -11,13 +11,15 @@ Behaviour:
       still does when the time is up. Deletion continues, and waits for replicas that are offline.
 
 Versions:
-    v3  TOPIC_DELETION_DISABLED    v4  flexible    v5  error messages    v6  by id
+    v3  TOPIC_DELETION_DISABLED    v4  flexible    v6  by id
+    v5  error messages, THROTTLING_QUOTA_EXCEEDED (see CreateTopics)
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from odradek.broker.admin.topics import TopicAdmin
+from odradek.broker.serving.quotas import NO_QUOTA, MutationQuota
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
@@ -37,10 +39,14 @@ class _Asked(NamedTuple):
 
 
 async def delete_topics(
-    admin: TopicAdmin, session: Session, request: DeleteTopicsRequest, api_version: int
+    admin: TopicAdmin,
+    session: Session,
+    request: DeleteTopicsRequest,
+    api_version: int,
+    quota: MutationQuota = NO_QUOTA,
 ) -> DeleteTopicsResponse:
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    asked = list(_judge(admin, session, states, api_version))
+    asked = _admitted(admin, list(_judge(admin, session, states, api_version)), quota)
     valid = (topic.name for topic in asked if topic.error is None)
     names = list(dict.fromkeys(name for name in valid if name is not None))
     deadline_ms = admin.deadline_ms(request.timeout_ms)
@@ -48,7 +54,7 @@ async def delete_topics(
         outcomes = await admin.delete(names, deadline_ms=deadline_ms) if names else {}
     except ApiError as error:
         outcomes = dict.fromkeys(names, error)
-    response = DeleteTopicsResponse(throttle_time_ms=0)
+    response = DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms)
     for topic in asked:
         failure = topic.error or (outcomes.get(topic.name) if topic.name is not None else None)
         response.responses.append(
@@ -60,6 +66,19 @@ async def delete_topics(
             )
         )
     return response
+
+
+def _admitted(admin: TopicAdmin, asked: list[_Asked], quota: MutationQuota) -> list[_Asked]:
+    """The same topics, with an error for those that the client's quota does not allow now."""
+    outcomes: dict[str, ApiError | None] = {}
+    for topic in asked:
+        if topic.error is None and topic.name is not None and topic.name not in outcomes:
+            try:
+                quota.admit(len(admin.metadata.topics[topic.name].partitions))
+                outcomes[topic.name] = None
+            except ApiError as error:
+                outcomes[topic.name] = error.with_traceback(None)
+    return [topic._replace(error=topic.error or outcomes.get(topic.name or "")) for topic in asked]
 
 
 def _judge(

@@ -88,7 +88,7 @@ class FetchApi:
         self.fetch_bytes_max = fetch_bytes_max
         self._replicas = replicas
         self.purgatory = purgatory
-        self._quotas = quotas
+        self.quotas = quotas
         self._metrics = metrics
         self._random = randomness
         self.monotonic_ms = monotonic_ms
@@ -114,6 +114,8 @@ class FetchApi:
         ):
             connection.respond(_refused_follower(header, request))
             return None
+        if follower_id >= 0:
+            self.quotas.exempt(session)
         fetcher = self._fetcher(request, header.api_version, follower_id)
         if isinstance(fetcher, ErrorCode):
             connection.respond(_refused(header, fetcher))
@@ -274,10 +276,11 @@ class FetchApi:
     def answer(self, call: "FetchCall", reading: Reading) -> list[bytes | bytearray | memoryview]:
         """Encode a response and count it."""
         connection, header = call.connection, call.header
-        throttle_ms = self._quotas.fetched(connection.session, reading.bytes)
-        if throttle_ms:
-            self._throttle(connection, throttle_ms)
         is_follower = call.fetcher.follower_id >= 0
+        if not is_follower:
+            throttle_ms = self.quotas.fetched(connection.session, reading.bytes)
+            if throttle_ms:
+                return self._throttled(call, reading, throttle_ms)
         topics: dict[bytes | str, list[PartitionData]] = {}
         for wanted, answer in reading.sent():
             topics.setdefault(wanted.key[0], []).append(answer)
@@ -294,8 +297,31 @@ class FetchApi:
             header.correlation_id,
             header.api_version,
             topics=list(topics.items()),
-            throttle_time_ms=throttle_ms,
             session_id=call.fetcher.id,
+        )
+
+    def _throttled(
+        self, call: "FetchCall", reading: Reading, throttle_ms: int
+    ) -> list[bytes | bytearray | memoryview]:
+        """Answer nothing but the throttle time (KIP-219); the partitions stay ready.
+
+        The client begins again if this is the first answer of a session: the session is closed.
+        """
+        reading.close()
+        header, fetcher = call.header, call.fetcher
+        if call.request.session_epoch == INITIAL_EPOCH and fetcher.id != NO_SESSION:
+            self.sessions.close(fetcher.id)
+            fetcher.id = NO_SESSION
+        self._throttle(call.connection, throttle_ms)
+        self._metrics.requests.answered(
+            ApiKey.FETCH, header.api_version, self.monotonic_ms() - call.started_ms
+        )
+        return encode_fetch_response(
+            header.correlation_id,
+            header.api_version,
+            topics=[],
+            throttle_time_ms=throttle_ms,
+            session_id=fetcher.id,
         )
 
     def _count_replicated(self, wanted: SessionPartition, count_bytes: int) -> None:
@@ -323,8 +349,8 @@ class FetchCall(Waiting):
     """One fetch request, answered now or later."""
 
     __slots__ = (
-        "_allowed", "_api", "_slot", "_warmed", "connection", "fetcher", "header", "request",
-        "started_ms",
+        "_allowed", "_api", "_bytes_max", "_bytes_min", "_slot", "_warmed", "connection",
+        "fetcher", "header", "request", "started_ms",
     )  # fmt: skip
 
     def __init__(
@@ -345,6 +371,11 @@ class FetchCall(Waiting):
         self._slot: ResponseSlot | None = None
         self._allowed: dict[str, bool] = {}
         self._warmed = False
+        self._bytes_max = min(request.max_bytes, api.fetch_bytes_max)
+        if fetcher.follower_id < 0:
+            allowed = api.quotas.fetch_bytes_max(connection.session)
+            self._bytes_max = min(self._bytes_max, allowed)
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
         self.patient = api.nearest is None
 
     def run(self) -> None:
@@ -384,11 +415,10 @@ class FetchCall(Waiting):
     # ------------------------------------------------------------------------ inside
 
     def _read(self) -> Reading:
-        request = self.request
         reading = Reading(
             self.fetcher,
-            bytes_max=min(request.max_bytes, self._api.fetch_bytes_max),
-            read_committed=request.isolation_level == READ_COMMITTED,
+            bytes_max=self._bytes_max,
+            read_committed=self.request.isolation_level == READ_COMMITTED,
             may_read=self._may_read,
             storage_failed=self._api.storage_failed,
             wait=self._warmed,
@@ -431,13 +461,13 @@ class FetchCall(Waiting):
         return (
             reading.urgent
             or (reading.new_high_watermark and not self.patient)
-            or reading.bytes >= self.request.min_bytes
+            or reading.bytes >= self._bytes_min
             or self.request.max_wait_ms <= 0
             or not self.fetcher.partitions
         )
 
     def _sleep(self, reading: Reading) -> None:
-        self.fetcher.sleep(self, max(self.request.min_bytes - reading.bytes, 1))
+        self.fetcher.sleep(self, max(self._bytes_min - reading.bytes, 1))
         if reading.new_high_watermark:
             self.fetcher.wake_soon(self)
 

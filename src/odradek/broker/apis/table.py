@@ -77,6 +77,7 @@ from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.replication.log_dir_moves import LogDirMoves
 from odradek.broker.reported import ReportedParts
+from odradek.broker.serving.quotas import MutationQuota, Quotas
 from odradek.broker.serving.request_loop import RawRoute, Request, Route
 from odradek.broker.serving.session import Origin, Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -125,6 +126,7 @@ class ServedParts(ReportedParts, Protocol):
     log_dir_moves: LogDirMoves
     acls: AclAdmin
     clients: ClientAdmin
+    quotas: Quotas
 
     @property
     def controller_requests(self) -> "FromController":
@@ -254,11 +256,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
         ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
         # Topics, configuration, leader election and reassignments.
-        ApiKey.CREATE_TOPICS: Route(lambda r: create_topics(topics, r.session, r.body)),
-        ApiKey.DELETE_TOPICS: Route(
-            lambda r: delete_topics(topics, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.CREATE_PARTITIONS: Route(lambda r: create_partitions(topics, r.session, r.body)),
+        **_topic_routes(broker),
         ApiKey.DESCRIBE_CONFIGS: Route(lambda r: describe_configs(configs, r.session, r.body)),
         ApiKey.ALTER_CONFIGS: Route(lambda r: alter_configs(configs, r.session, r.body)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(
@@ -339,6 +337,29 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         offered = ServedRange(int(key), *APIS[key].served)
         (for_our_tools if key in OWN_APIS else advertised).append(offered)
     return table
+
+
+def _topic_routes(broker: ServedParts) -> Mapping[ApiKey, Route]:
+    """The APIs that count against the quota for changes to topics."""
+    topics = broker.topic_admin
+
+    def mutations(request: Request, strict_since: int) -> MutationQuota:
+        strict = request.header.api_version >= strict_since
+        return broker.quotas.mutations(request.session, strict=strict)
+
+    return {
+        ApiKey.CREATE_TOPICS: Route(
+            lambda r: create_topics(topics, r.session, r.body, mutations(r, 6))
+        ),
+        ApiKey.DELETE_TOPICS: Route(
+            lambda r: delete_topics(
+                topics, r.session, r.body, r.header.api_version, mutations(r, 5)
+            )
+        ),
+        ApiKey.CREATE_PARTITIONS: Route(
+            lambda r: create_partitions(topics, r.session, r.body, mutations(r, 3))
+        ),
+    }
 
 
 def _origin(request: Request) -> Origin:

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 LENGTH_BYTES = 4
 # These wait for others (a group's members, new leaders): their duration is not reported as slow.
 WAITING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONTROLLED_SHUTDOWN})
+# The quota for changes to topics has set the throttle time of their answers.
+MUTATIONS = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 # A request above this size is decoded and handled in slices.
 LARGE_BYTES = 16 << 10
 KEPT_BYTES = 1 << 20  # above this the frame's memory is kept rather than copied
@@ -363,6 +365,8 @@ class RequestLoop:
             if whole is None:
                 whole = answer
             else:
+                if request.header.api_key in MUTATIONS:
+                    _keep_longer(cast("Any", whole), cast("Any", answer))
                 join(whole, answer, parts.answered)
         return None if connection.closing else whole
 
@@ -386,6 +390,8 @@ class RequestLoop:
         """Count an answer, and put the client's throttle time into it."""
         header = request.header
         throttle_ms = self._quotas.requested(request.session, header.api_key)
+        if header.api_key in MUTATIONS:
+            throttle_ms = max(throttle_ms, cast("Any", message).throttle_time_ms)
         if throttle_ms:
             self.throttle(connection, throttle_ms)
             message = _throttled(message, throttle_ms)
@@ -484,6 +490,10 @@ def _frame_of(header: RequestHeader, body: bytes) -> bytes:
 
 def _framed(header: bytes, body: bytes) -> bytes:
     return b"".join(((len(header) + len(body)).to_bytes(LENGTH_BYTES, "big"), header, body))
+
+
+def _keep_longer(whole: Any, part: Any) -> None:
+    whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
 
 
 def _throttled(message: Message | Encoded, throttle_ms: int) -> Message | Encoded:

@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.serving.client_quotas import CLIENT_QUOTAS, ClientQuotas
 from odradek.broker.settings import TopicSettingsBook
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
+from odradek.coord.layout_config import ConfigEntity
+from odradek.net.server import Server
+from odradek.quota.precedence import Entity, Part
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +21,8 @@ class Configured(Protocol):
     config: BrokerConfig
     settings: TopicSettingsBook
     controller: ControllerShell
+    client_quotas: ClientQuotas
+    server: Server
 
     def set_config(self, config: BrokerConfig) -> None:
         """Use other options from now on, in all parts."""
@@ -54,6 +60,36 @@ class ConfigChanges:
         ):
             broker.set_config(config)
 
+    def client_configs(
+        self, configs: Mapping[ConfigEntity, Mapping[str, str]], *, whole: bool
+    ) -> None:
+        """Apply the quotas of users and client ids."""
+        limits = {
+            _quota_entity(entity): self._limits(entity, overrides)
+            for entity, overrides in configs.items()
+            if entity.levels[0][0] != "ips"
+        }
+        broker, quotas = self._broker, self._broker.client_quotas
+        quotas.set_limits(limits, whole=whole)
+        # How long requests take is measured only while a quota limits it.
+        broker.server.wrap_frames(quotas.timed if quotas.times_requests else None)
+
+    def _limits(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> dict[str, float]:
+        """The quotas among the options of a user, which may have SCRAM credentials as well."""
+        limits = {}
+        for option in CLIENT_QUOTAS:
+            try:
+                if option in overrides:
+                    limits[option] = float(overrides[option])
+            except ValueError:
+                self.note(f"{entity.path}: {option}={overrides[option]} is not a number: ignored")
+        return limits
+
     def note(self, text: str) -> None:
         """Log an option that cannot be used."""
         log.warning("%s", text)
+
+
+def _quota_entity(entity: ConfigEntity) -> Entity:
+    parts = {kind: Part.DEFAULT if name is None else name for kind, name in entity.levels}
+    return Entity(parts.get("users", Part.ABSENT), parts.get("clients", Part.ABSENT))

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
+from odradek.broker.serving.client_quotas import ClientQuotas
+from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import StartupError
 from odradek.net.server import ConnectionLimits
 from odradek.replica.selector import LEADER, RACK_AWARE
+from odradek.replica.throttle import ReplicationQuota
 
 
 class CurrentControllerOptions:
@@ -38,6 +41,34 @@ class CurrentControllerOptions:
     @property
     def rebalance_percentage(self) -> int:
         return self._config().leader_imbalance_per_broker_percentage
+
+
+def client_quotas_of(config: BrokerConfig, world: World) -> ClientQuotas:
+    """Quotas of clients with the windows of the options, without limits."""
+    return ClientQuotas(
+        monotonic_ms=world.clock.monotonic_ms,
+        elapsed_ns=world.elapsed_ns,
+        windows=config.quota_window_num,
+        window_ms=config.quota_window_size_seconds * 1000,
+        mutation_windows=config.controller_quota_window_num,
+        mutation_window_ms=config.controller_quota_window_size_seconds * 1000,
+    )
+
+
+def replication_quotas_of(
+    config: BrokerConfig,
+) -> tuple[ReplicationQuota, ReplicationQuota, ReplicationQuota]:
+    """The quotas of leaders, of followers, and of moves between log directories."""
+    windows = config.replication_quota_window_num
+    window_ms = config.replication_quota_window_size_seconds * 1000
+    return (
+        ReplicationQuota(windows=windows, window_ms=window_ms),
+        ReplicationQuota(windows=windows, window_ms=window_ms),
+        ReplicationQuota(
+            windows=config.alter_log_dirs_replication_quota_window_num,
+            window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+        ),
+    )
 
 
 def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:

@@ -40,7 +40,7 @@ from odradek.broker.coordinators.txn_markers import TransactionMarkers
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.gauges import publish
+from odradek.broker.gauges import publish, publish_quotas
 from odradek.broker.incidents import Incidents
 from odradek.broker.replication.fetching import last_fetches
 from odradek.broker.replication.isr_shell import IsrShell
@@ -59,7 +59,12 @@ from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.acls import acls_of
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.neighbours import Neighbours
-from odradek.broker.wiring.options import CurrentControllerOptions, limits_of
+from odradek.broker.wiring.options import (
+    CurrentControllerOptions,
+    client_quotas_of,
+    limits_of,
+    replication_quotas_of,
+)
 from odradek.broker.wiring.own_controller import (
     ProducerIdBlocks,
     allocate_block,
@@ -84,7 +89,6 @@ from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
 from odradek.replica.leader import LeaderReplica
 from odradek.replica.selector import RACK_AWARE, nearest
-from odradek.replica.throttle import ReplicationQuota
 from odradek.txn.machine import TransactionMachine
 from odradek.wire.api_keys import APIS
 
@@ -129,6 +133,7 @@ class BrokerParts:
         self._make_server()
         self._make_background()
         publish(self)
+        publish_quotas(self)
 
     def _make_base(self) -> None:
         world, config, clock = self._world, self.config, self._world.clock
@@ -178,14 +183,9 @@ class BrokerParts:
             leave=lambda partition: self.fetchers.leave(partition),
             role_changed=self._role_changed,
         )
-        windows = config.replication_quota_window_num
-        window_ms = config.replication_quota_window_size_seconds * 1000
-        self.leader_quota = ReplicationQuota(windows=windows, window_ms=window_ms)
-        self.follower_quota = ReplicationQuota(windows=windows, window_ms=window_ms)
-        self.move_quota = ReplicationQuota(
-            windows=config.alter_log_dirs_replication_quota_window_num,
-            window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
-        )
+        self.client_quotas = client_quotas_of(config, world)
+        self.quotas = world.quotas or self.client_quotas
+        self.leader_quota, self.follower_quota, self.move_quota = replication_quotas_of(config)
         self._set_replication_rates()
         self.log_dir_moves = LogDirMoves(
             self.logs, self.replicas, self.tasks, world.clock, quota=self.move_quota
@@ -402,7 +402,7 @@ class BrokerParts:
             self.replicas,
             self.purgatory,
             clock=world.clock,
-            quotas=world.quotas,
+            quotas=self.quotas,
             metrics=self.metrics,
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
             worker=world.worker or LoopWorker(world.loop),
@@ -422,7 +422,7 @@ class BrokerParts:
         self.fetch = FetchApi(
             self.replicas,
             self.purgatory,
-            quotas=world.quotas,
+            quotas=self.quotas,
             metrics=self.metrics,
             randomness=world.random,
             monotonic_ms=world.clock.monotonic_ms,
@@ -440,7 +440,7 @@ class BrokerParts:
         self.requests = RequestLoop(
             routes(self),
             authorizer=self.acl_changes.authorizer if self.acl_changes else world.authorizer,
-            quotas=world.quotas,
+            quotas=self.quotas,
             metrics=self.metrics.requests,
             tasks=self.tasks,
             turns=self.turns,

@@ -222,13 +222,14 @@ def test_quotas_are_found_by_filters_strict_and_not():
 def test_that_a_quota_is_not_enforced_is_logged_once(caplog):
     async def story():
         clients = ClientAdmin(await opened())
-        await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": None}, validate_only=False)
-        await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": 1.0}, validate_only=True)
+        rate = {"connection_creation_rate": 1.0}
+        await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": 1.0}, validate_only=False)
+        await clients.alter_quotas({"ip": "::1"}, dict.fromkeys(rate), validate_only=False)
+        await clients.alter_quotas({"ip": "::1"}, rate, validate_only=True)
         assert caplog.text == ""
-        for user in ("a", None):
-            quota = {"producer_byte_rate": 1.0}
-            await clients.alter_quotas({"user": user}, quota, validate_only=False)
-        assert caplog.text.count("a quota of user a is stored: this version does NOT ENFORCE") == 1
+        for ip in ("::1", None):
+            await clients.alter_quotas({"ip": ip}, rate, validate_only=False)
+        assert caplog.text.count("a quota of ip ::1 is stored: this version does NOT ENFORCE") == 1
         assert caplog.text.count("NOT ENFORCE") == 1
 
     run(story())
