@@ -16,7 +16,7 @@ PRINCIPALS = ("User:a", "User:b", "User:*")
 HOSTS = ("*", "10.0.0.1", "10.0.0.2")
 OPERATIONS = (_OP.ALL, _OP.READ, _OP.DESCRIBE, _OP.DESCRIBE_CONFIGS, _OP.ALTER_CONFIGS, _OP.WRITE)
 KINDS = (ResourceType.TOPIC, ResourceType.GROUP)
-NOBODY = AclSettings()
+DEFAULTS = AclSettings()
 
 BINDINGS = st.builds(
     Binding,
@@ -81,7 +81,7 @@ def oracle(bindings, options, client, operation, kind, name) -> bool:
 
 @settings(max_examples=300)
 @given(st.lists(BINDINGS, max_size=12), SETTINGS, CLIENTS)
-@example([topic("*", allowed=False), topic("ab")], NOBODY, Requester("User:a", "10.0.0.1"))
+@example([topic("*", allowed=False), topic("ab")], DEFAULTS, Requester("User:a", "10.0.0.1"))
 def test_every_decision_is_the_oracles(bindings, options, client):
     acls = acls_of(bindings)
     for operation, kind, name in itertools.product(OPERATIONS[1:], KINDS, NAMES[1:]):
@@ -102,7 +102,7 @@ def test_acls_that_were_replaced_decide_as_if_they_had_been_there_from_the_start
         acls.put(pattern, [b.entry for b in after if b.pattern == pattern])
     fresh = acls_of(after)
     for name in NAMES[1:]:
-        what = (NOBODY, client, _OP.READ, ResourceType.TOPIC, name)
+        what = (DEFAULTS, client, _OP.READ, ResourceType.TOPIC, name)
         assert acls.decide(*what) == fresh.decide(*what)
     for pattern in changed:
         assert acls.entries(pattern) == fresh.entries(pattern)
@@ -148,7 +148,7 @@ def test_a_permission_for_any_resource_means_that_some_name_is_allowed(bindings,
 )
 def test_a_decision_has_the_rule_and_the_acl_that_decided(bindings, allowed, rule):
     client = Requester("User:a", "10.0.0.1")
-    decision = acls_of(bindings).decide(NOBODY, client, _OP.READ, ResourceType.TOPIC, "t")
+    decision = acls_of(bindings).decide(DEFAULTS, client, _OP.READ, ResourceType.TOPIC, "t")
 
     assert (decision.allowed, decision.rule) == (allowed, rule)
     assert (decision.binding in bindings) is (rule in (AclRule.ALLOW, AclRule.DENY))
@@ -158,7 +158,7 @@ def test_deny_of_read_does_not_deny_describe():
     client = Requester("User:a", "10.0.0.1")
     acls = acls_of([topic("t", _OP.WRITE), topic("t", _OP.READ, allowed=False)])
 
-    assert acls.decide(NOBODY, client, _OP.DESCRIBE, ResourceType.TOPIC, "t").allowed
+    assert acls.decide(DEFAULTS, client, _OP.DESCRIBE, ResourceType.TOPIC, "t").allowed
 
 
 def test_a_super_user_needs_no_acl_and_no_deny_applies():
@@ -173,7 +173,7 @@ def test_a_super_user_needs_no_acl_and_no_deny_applies():
 @pytest.mark.parametrize("host", ["::1", "0:0:0:0:0:0:0:1"])
 def test_one_ipv6_address_in_two_forms_is_one_host(host):
     acls = acls_of([topic("t", host=host, allowed=False), topic("t")])
-    decision = acls.decide(NOBODY, Requester("User:a", "::1"), _OP.READ, ResourceType.TOPIC, "t")
+    decision = acls.decide(DEFAULTS, Requester("User:a", "::1"), _OP.READ, ResourceType.TOPIC, "t")
 
     assert decision.rule is AclRule.DENY
 
@@ -182,7 +182,7 @@ def test_an_ipv4_host_matches_its_mapped_form():
     acls = acls_of([topic("t", host="10.0.0.1")])
     client = Requester("User:a", "::ffff:10.0.0.1")
 
-    assert acls.decide(NOBODY, client, _OP.READ, ResourceType.TOPIC, "t").allowed
+    assert acls.decide(DEFAULTS, client, _OP.READ, ResourceType.TOPIC, "t").allowed
 
 
 @pytest.mark.parametrize(
