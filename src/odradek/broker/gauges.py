@@ -128,6 +128,7 @@ def publish(broker: MeasuredParts) -> None:
 def publish_quotas(broker: MeasuredParts) -> None:
     """What clients with a quota use; no client without a quota is counted."""
     metrics = broker.metrics
+    metrics.gauge("odradek_connections_delayed", lambda: broker.server.delayed_connections)
     quotas = broker.client_quotas
     for option, name in {PRODUCER: "produce", CONSUMER: "fetch", REQUEST: "request"}.items():
         rate = "request_time" if option == REQUEST else "byte_rate"

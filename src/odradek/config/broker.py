@@ -83,6 +83,7 @@ class BrokerOptions:
     queued_max_request_bytes: int
     socket_listen_backlog_size: int
     max_connections: int
+    max_connection_creation_rate: int
     max_connections_per_ip: int
     connections_max_idle_ms: int
 

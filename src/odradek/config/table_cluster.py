@@ -174,8 +174,9 @@ OPTIONS: Final = (
     ),
     Option(
         "max.connection.creation.rate", INT, INT_MAX, rule=at_least(0), scope=CLUSTER_WIDE,
-        effect=False,
-        doc="How many connections may be made in a second; further ones are accepted later.",
+        doc="How many connections may be made in a second, on average over `quota.window.num` "
+            "windows; further ones are served later. A listener may have a rate of its own. If the "
+            "inter-broker listener is separate, the broker's rate does not hold for it.",
     ),
     Option(
         "connections.max.idle.ms", LONG, 600_000,

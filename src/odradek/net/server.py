@@ -16,6 +16,7 @@ from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection, FrameHandler
+from odradek.quota.connections import ConnectionRates
 
 Frames = Callable[[Connection, memoryview], None]
 
@@ -58,15 +59,22 @@ class ConnectionLimits:
     waiting_bytes_max: int = 1 << 20  # of one connection's responses behind one not yet ready
     memory_bytes_max: int = 1 << 30  # received or to be sent, of all connections
     files_max: int = 2**31 - 1  # connections for which there are file descriptors
+    # By listener (None: of the broker): connections served in a second, and open ones.
+    rates: Mapping[str | None, int] = field(default_factory=dict)
+    per_listener_max: Mapping[str, int] = field(default_factory=dict)
     # The brokers' listener (Kafka: `inter.broker.listener.name`): a connection to it is accepted
     # at the limit, and the longest idle one of another listener is closed instead.
     protected_listener: str | None = None
 
 
+def _never(_seconds: float, _call: Callable[[], None]) -> None:
+    raise AssertionError("a server that limits rates is given `call_later`")
+
+
 class Server:
     """All listeners of one broker, and their connections."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it accepts, for which handler, and the world
         self,
         network: Network,
         handler: FrameHandler,
@@ -74,10 +82,18 @@ class Server:
         *,
         monotonic_ms: Callable[[], MonotonicMs],
         soon: Callable[[Callable[[], None]], None],
+        call_later: Callable[[float, Callable[[], None]], object] = _never,
+        rates: ConnectionRates | None = None,
     ) -> None:
-        """`soon` calls a function after other work has had its turn (`Turns.soon`)."""
+        """`soon` calls a function after other work has had its turn (`Turns.soon`).
+
+        `call_later` is needed where connections are limited by a rate.
+        """
+        self._call_later = call_later
         self.limits = limits
         self.refused_connections = 0
+        self.delayed_connections = 0  # above a rate: served or closed later
+        self.rates = rates or ConnectionRates()
         self.dropped_connections = 0  # because of `memory_bytes_max`
         self.memory_bytes = 0  # of the connections that take more than 64 KiB
         self._soon = soon
@@ -180,11 +196,36 @@ class Server:
                 self._handler.broke_off(connection, f"{reason}; further refusals are not logged")
             connection.abort()
             return
+        refused_ms = self.rates.refused_ms(connection.peer_host, self._monotonic_ms())
+        if refused_ms:
+            # Closed after the throttle time, as in Kafka: its client does not reconnect before.
+            self.delayed_connections += 1
+            connection.mute()
+            self._call_later(refused_ms / 1000, connection.abort)
+            return
         self._connections[connection] = None
         self._by_ip[connection.peer_host] += 1
         if self._is_crowded:
             connection.crowd(True)
         self._handler.connected(connection)
+        delay_ms = self._delay_ms(connection.listener)
+        if delay_ms:
+            self.delayed_connections += 1
+            connection.mute()
+            self._call_later(delay_ms / 1000, connection.unmute)
+
+    def _delay_ms(self, listener: str) -> int:
+        """How long a new connection is not read.
+
+        The broker's rate does not hold for a separate listener of the brokers.
+        """
+        limits, now_ms = self.limits.rates, self._monotonic_ms()
+        delay_ms = 0
+        if listener in limits:
+            delay_ms = self.rates.delay_ms(listener, limits[listener], now_ms)
+        if None in limits and listener != self.limits.protected_listener:
+            delay_ms = max(delay_ms, self.rates.delay_ms(None, limits[None], now_ms))
+        return delay_ms
 
     def _refusal_reason(self, connection: Connection) -> str | None:
         """The limit that a new connection would exceed; None if it may stay."""
@@ -192,6 +233,9 @@ class Server:
         per_ip = limits.per_ip_overrides.get(ip, limits.per_ip_max)
         if self._by_ip[ip] >= per_ip:
             return f"{self._by_ip[ip]} connections of this address (max.connections.per.ip)"
+        listener_max = limits.per_listener_max.get(connection.listener)
+        if listener_max is not None and self.by_listener()[connection.listener] >= listener_max:
+            return f"{listener_max} connections of listener {connection.listener} (max.connections)"
         if count < limits.connections_max and count < limits.files_max:
             return None
         if connection.listener == limits.protected_listener and self._make_room():

@@ -249,6 +249,9 @@ GAUGES: Final[Mapping[str, str]] = {
     "odradek_connections_refused": (
         "Connections refused since the start: max.connections, max.connections.per.ip, open files."
     ),
+    "odradek_connections_delayed": (
+        "Connections above a rate since the start: served later, or closed after a throttle time."
+    ),
     "odradek_connections_dropped": (
         "Connections closed since the start for odradek.connections.memory.max.bytes."
     ),

@@ -1,11 +1,10 @@
 """Describing and changing quotas and SCRAM credentials of users, clients and addresses.
 
 Both are options of entities in the store (`odradek.coord.layout_config`): `/config/users/U`,
-`/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. Quotas of
-users and client ids are enforced by `serving/client_quotas`; SCRAM credentials are only stored.
+`/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. Every
+broker enforces the quotas; SCRAM credentials are only stored.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -58,15 +57,12 @@ EXACT: Final = 0
 DEFAULT: Final = 1
 SPECIFIED: Final = 2
 
-log = logging.getLogger(__name__)
-
 
 class ClientAdmin:
     """Options of users, clients and addresses in the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._has_warned = False  # that quotas have no effect
 
     # ---------------------------------------------------------------------------- quotas
 
@@ -112,16 +108,6 @@ class ClientAdmin:
         if validate_only:
             return
         await self._update(_config_entity(entity), changed)
-        if (
-            IP in entity
-            and not self._has_warned
-            and any(text is not None for text in texts.values())
-        ):
-            self._has_warned = True
-            log.warning(
-                "a quota of %s is stored: this version does NOT ENFORCE quotas of addresses",
-                ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity.items()),
-            )
 
     async def _entities(self) -> list[QuotaEntity]:
         """All entities that have a node, those with a user first."""

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Protocol
+from ipaddress import ip_address
+from typing import Final, Protocol
 
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.client_quotas import CLIENT_QUOTAS, ClientQuotas
@@ -11,6 +12,8 @@ from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConf
 from odradek.coord.layout_config import ConfigEntity
 from odradek.net.server import Server
 from odradek.quota.precedence import Entity, Part
+
+CONNECTION_RATE: Final = "connection_creation_rate"
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +66,20 @@ class ConfigChanges:
     def client_configs(
         self, configs: Mapping[ConfigEntity, Mapping[str, str]], *, whole: bool
     ) -> None:
-        """Apply the quotas of users and client ids."""
+        """Apply the quotas of users, client ids and addresses."""
         limits = {
             _quota_entity(entity): self._limits(entity, overrides)
             for entity, overrides in configs.items()
             if entity.levels[0][0] != "ips"
         }
+        self._broker.server.rates.set_address_limits(
+            {
+                _address(entity): self._number(entity, overrides, CONNECTION_RATE)
+                for entity, overrides in configs.items()
+                if entity.levels[0][0] == "ips"
+            },
+            whole=whole,
+        )
         broker, quotas = self._broker, self._broker.client_quotas
         quotas.set_limits(limits, whole=whole)
         # How long requests take is measured only while a quota limits it.
@@ -76,18 +87,31 @@ class ConfigChanges:
 
     def _limits(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> dict[str, float]:
         """The quotas among the options of a user, which may have SCRAM credentials as well."""
-        limits = {}
-        for option in CLIENT_QUOTAS:
-            try:
-                if option in overrides:
-                    limits[option] = float(overrides[option])
-            except ValueError:
-                self.note(f"{entity.path}: {option}={overrides[option]} is not a number: ignored")
-        return limits
+        found = {option: self._number(entity, overrides, option) for option in CLIENT_QUOTAS}
+        return {option: limit for option, limit in found.items() if limit is not None}
+
+    def _number(
+        self, entity: ConfigEntity, overrides: Mapping[str, str], option: str
+    ) -> float | None:
+        """The value of an option; None if it is not set, or (with a log line) not a number."""
+        try:
+            return float(overrides[option]) if option in overrides else None
+        except ValueError:
+            self.note(f"{entity.path}: {option}={overrides[option]} is not a number: ignored")
+            return None
 
     def note(self, text: str) -> None:
         """Log an option that cannot be used."""
         log.warning("%s", text)
+
+
+def _address(entity: ConfigEntity) -> str | None:
+    """An address as sockets show it; host names are not resolved."""
+    ((_, name),) = entity.levels
+    try:
+        return None if name is None else str(ip_address(name))
+    except ValueError:
+        return name
 
 
 def _quota_entity(entity: ConfigEntity) -> Entity:

@@ -1,15 +1,21 @@
 """Options in the form in which parts of a broker take them, and options that prevent its start."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.serving.client_quotas import ClientQuotas
 from odradek.broker.world import World
-from odradek.config.broker import BrokerConfig
+from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
 from odradek.model.errors import StartupError
-from odradek.net.server import ConnectionLimits
+from odradek.net.connection import FrameHandler
+from odradek.net.server import ConnectionLimits, Server
+from odradek.net.turns import Turns
+from odradek.quota.connections import UNLIMITED, ConnectionRates
 from odradek.replica.selector import LEADER, RACK_AWARE
 from odradek.replica.throttle import ReplicationQuota
+
+CREATION_RATE: Final = "max.connection.creation.rate"
 
 
 class CurrentControllerOptions:
@@ -71,6 +77,21 @@ def replication_quotas_of(
     )
 
 
+def server_of(config: BrokerConfig, world: World, handler: FrameHandler, turns: Turns) -> Server:
+    """The server of a broker's listeners, which are not open yet."""
+    return Server(
+        world.network,
+        handler,
+        limits_of(config, world.connections_max),
+        monotonic_ms=world.clock.monotonic_ms,
+        soon=turns.soon,
+        call_later=world.loop.call_later,
+        rates=ConnectionRates(
+            windows=config.quota_window_num, window_ms=config.quota_window_size_seconds * 1000
+        ),
+    )
+
+
 def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
     """The limits for connections and for the bytes they may hold."""
     inside = config.inter_broker_listener
@@ -84,8 +105,26 @@ def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
         waiting_bytes_max=config.odradek_connection_responses_max_bytes,
         memory_bytes_max=config.odradek_connections_memory_max_bytes,
         files_max=files_max,
+        rates=_connection_rates(config),
+        per_listener_max=_of_listeners(config, "max.connections"),
         protected_listener=inside if len(config.listeners) > 1 else None,
     )
+
+
+def _connection_rates(config: BrokerConfig) -> Mapping[str | None, int]:
+    rates: dict[str | None, int] = {None: config.max_connection_creation_rate}
+    rates.update(_of_listeners(config, CREATION_RATE).items())
+    return {listener: rate for listener, rate in rates.items() if rate < UNLIMITED}
+
+
+def _of_listeners(config: BrokerConfig, option: str) -> dict[str, int]:
+    """The values of an option that are set for single listeners."""
+    found = {}
+    for point in config.listeners:
+        value = config.values.get(f"{LISTENER_PREFIX}{point.listener.lower()}.{option}")
+        if isinstance(value, int):
+            found[point.listener] = value
+    return found
 
 
 def refuse_unsupported(config: BrokerConfig) -> None:

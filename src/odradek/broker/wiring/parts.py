@@ -64,6 +64,7 @@ from odradek.broker.wiring.options import (
     client_quotas_of,
     limits_of,
     replication_quotas_of,
+    server_of,
 )
 from odradek.broker.wiring.own_controller import (
     ProducerIdBlocks,
@@ -83,7 +84,6 @@ from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
-from odradek.net.server import Server
 from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
@@ -453,13 +453,7 @@ class BrokerParts:
             slow_ms=SLOW_REQUEST_MS,
             incidents=self.incidents,
         )
-        self.server = Server(
-            world.network,
-            self.requests,
-            limits_of(config, world.connections_max),
-            monotonic_ms=world.clock.monotonic_ms,
-            soon=self.turns.soon,
-        )
+        self.server = server_of(config, world, self.requests, self.turns)
 
     def _make_background(self) -> None:
         world, config = self._world, self.config

@@ -219,22 +219,6 @@ def test_quotas_are_found_by_filters_strict_and_not():
     run(story())
 
 
-def test_that_a_quota_is_not_enforced_is_logged_once(caplog):
-    async def story():
-        clients = ClientAdmin(await opened())
-        rate = {"connection_creation_rate": 1.0}
-        await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": 1.0}, validate_only=False)
-        await clients.alter_quotas({"ip": "::1"}, dict.fromkeys(rate), validate_only=False)
-        await clients.alter_quotas({"ip": "::1"}, rate, validate_only=True)
-        assert caplog.text == ""
-        for ip in ("::1", None):
-            await clients.alter_quotas({"ip": ip}, rate, validate_only=False)
-        assert caplog.text.count("a quota of ip ::1 is stored: this version does NOT ENFORCE") == 1
-        assert caplog.text.count("NOT ENFORCE") == 1
-
-    run(story())
-
-
 def test_a_quota_is_removed_and_the_others_stay():
     async def story():
         clients = ClientAdmin(await opened())

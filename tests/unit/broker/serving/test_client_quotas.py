@@ -299,3 +299,48 @@ def test_validation_takes_no_token():
         assert not live.broker.client_quotas.tokens()
 
     play(story)
+
+
+async def connected_ms(live, count, **more):
+    """How long each of some connections, made now, waits for its first answer."""
+    began = live.loop.time()
+
+    async def one(made):
+        await made.ask(MetadataRequest(topics=[]))
+        return round((live.loop.time() - began) * 1_000)
+
+    return await asyncio.gather(*(one(live.peer(**more)) for _ in range(count)))
+
+
+def test_connections_above_the_rate_of_the_broker_are_served_later():
+    async def story(live):
+        waited_ms = await connected_ms(live, 13)
+        assert waited_ms == pytest.approx([0] * 10 + [1_000, 2_000, 3_000], abs=100)
+        assert live.broker.server.delayed_connections == 3
+
+    play(story, max_connection_creation_rate=1)
+
+
+def test_a_listener_has_a_limit_and_a_rate_of_its_own():
+    async def story(live):
+        waited_ms = await connected_ms(live, 11)
+        assert waited_ms == pytest.approx([0] * 10 + [1_000], abs=100)
+        assert [live.peer().closed for _ in range(4)] == [False, True, True, True]
+
+    prefix = "listener.name.plaintext"
+    limits = {f"{prefix}.max.connections": 12, f"{prefix}.max.connection.creation.rate": 1}
+    play(story, **limits)
+
+
+def test_an_address_above_its_rate_is_closed_after_the_throttle_time_and_others_are_served():
+    async def story(live):
+        await alter(live, {"ip": "10.0.0.8"}, connection_creation_rate=1)
+        peers = [live.peer(host="10.0.0.8") for _ in range(11)]
+        assert max(await connected_ms(live, 5)) < 100
+        assert not peers[10].closed
+        await asyncio.sleep(1.1)
+        assert [each.closed for each in peers] == [False] * 10 + [True]
+        await alter(live, {"ip": "10.0.0.8"}, connection_creation_rate=None)
+        assert max(await connected_ms(live, 20, host="10.0.0.8")) < 100
+
+    play(story)
