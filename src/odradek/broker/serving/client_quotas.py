@@ -65,6 +65,7 @@ class ClientQuotas:
             partial(BucketCount, windows=mutation_windows, window_ms=mutation_window_ms)
         )
         self._limits: dict[str, dict[Entity, float]] = {option: {} for option in CLIENT_QUOTAS}
+        self._is_unlimited = True  # then nothing is counted
         # The request that is being handled, and since when it is not yet counted.
         self._present: Session | None = None
         self._since_ns = 0
@@ -88,10 +89,13 @@ class ClientQuotas:
                     limits.pop(entity, None)
             usage = self._mutated if option == MUTATION else self._rates[option]
             usage.set_limits(limits)
+        self._is_unlimited = not any(self._limits.values())
 
     # ---------------------------------------------------------------------- `Quotas`
 
     def produced(self, session: Session, size_bytes: int) -> int:
+        if self._is_unlimited:
+            return 0
         throttle_ms = 0
         if self._produced:
             limit = _limit(self._produced, session)
@@ -102,6 +106,8 @@ class ClientQuotas:
         return max(throttle_ms, self.requested(session, ApiKey.PRODUCE))
 
     def fetched(self, session: Session, size_bytes: int) -> int:
+        if self._is_unlimited:
+            return 0
         throttle_ms = self.requested(session, ApiKey.FETCH)
         limit = _limit(self._fetched, session) if self._fetched else None
         if limit is None:
@@ -119,6 +125,8 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, session: Session) -> int:
+        if self._is_unlimited:
+            return BYTES_MAX
         limit = _limit(self._fetched, session) if self._fetched else None
         if limit is None:
             return BYTES_MAX
@@ -126,7 +134,7 @@ class ClientQuotas:
         return max(1, min(int(allowed), BYTES_MAX))
 
     def requested(self, session: Session, api_key: int) -> int:
-        if not self._requested or api_key in _EXEMPT:
+        if self._is_unlimited or not self._requested or api_key in _EXEMPT:
             return 0
         return self._record_time(session)
 
