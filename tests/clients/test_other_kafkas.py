@@ -234,5 +234,5 @@ def test_a_hanging_transaction_is_found_and_aborted_as_the_doctor_proposes(
         return [f for f in output["findings"] if f["kind"] == "hanging"]
 
     (finding,) = hanging(expect=1)
-    run(finding["mend"].removeprefix("kafka-"))
+    run(finding["fix"].removeprefix("kafka-"))
     assert hanging(expect=0) == []
