@@ -96,7 +96,10 @@ def test_logs_are_cleaned_while_the_broker_serves(tmp_path):
         broker.start()
         with Peer(broker.port) as peer:
             peer.wait_until_led("t")
-            assert read(peer, 1000) == found
+            again = read(peer, 1000)
+        # Another cleaning may have removed more values that are not the last of their keys.
+        assert again.items() <= found.items()
+        assert {key: offset for offset, (key, _) in sorted(again.items())} == last
     finally:
         broker.kill()
 
