@@ -100,9 +100,9 @@ class ClientQuotas:
         if self._produced:
             limit = _limit(self._produced, session)
             if limit is not None:
-                now_ms = self._monotonic_ms()
-                count = self._produced.count(limit, now_ms)
-                throttle_ms = count.record(size_bytes, limit.rate, now_ms)
+                monotonic_ms = self._monotonic_ms()
+                count = self._produced.count(limit, monotonic_ms)
+                throttle_ms = count.record(size_bytes, limit.rate, monotonic_ms)
         return max(throttle_ms, self.requested(session, ApiKey.PRODUCE))
 
     def fetched(self, session: Session, size_bytes: int) -> int:
@@ -112,16 +112,16 @@ class ClientQuotas:
         limit = _limit(self._fetched, session) if self._fetched else None
         if limit is None:
             return throttle_ms
-        now_ms = self._monotonic_ms()
-        count = self._fetched.count(limit, now_ms)
+        monotonic_ms = self._monotonic_ms()
+        count = self._fetched.count(limit, monotonic_ms)
         # Kafka counts the bytes and takes them back, so that a batch above what all windows allow
         # is never delivered. Here it is delivered when nothing else was in the windows.
-        is_alone = limit.rate > 0 and not count.rate.total(now_ms)
-        if count.record(size_bytes, limit.rate, now_ms) and is_alone:
+        is_alone = limit.rate > 0 and not count.rate.total(monotonic_ms)
+        if count.record(size_bytes, limit.rate, monotonic_ms) and is_alone:
             count.throttle_ms = 0
         throttle_ms = max(throttle_ms, count.throttle_ms)
         if throttle_ms:
-            count.rate.record(-size_bytes, now_ms)
+            count.rate.record(-size_bytes, monotonic_ms)
         return throttle_ms
 
     def fetch_bytes_max(self, session: Session) -> int:
@@ -178,9 +178,9 @@ class ClientQuotas:
         limit = _limit(self._requested, session)
         if limit is None:
             return 0
-        now_ms = self._monotonic_ms()
-        count = self._requested.count(limit, now_ms)
-        throttle_ms = count.record(took_ns * _PERCENT_SECONDS_PER_NS, limit.rate, now_ms)
+        monotonic_ms = self._monotonic_ms()
+        count = self._requested.count(limit, monotonic_ms)
+        throttle_ms = count.record(took_ns * _PERCENT_SECONDS_PER_NS, limit.rate, monotonic_ms)
         count.throttle_ms = min(throttle_ms, self._window_ms)
         return count.throttle_ms
 
@@ -188,8 +188,10 @@ class ClientQuotas:
 
     def rates(self, option: str) -> Numbers:
         """What clients use of a quota, by user and client id."""
-        now_ms = self._monotonic_ms()
-        return [(share, count.rate.per_second(now_ms)) for share, count in self._shown(option)]
+        monotonic_ms = self._monotonic_ms()
+        return [
+            (share, count.rate.per_second(monotonic_ms)) for share, count in self._shown(option)
+        ]
 
     def throttle_times(self, option: str) -> Numbers:
         """The latest throttle times, by user and client id."""
@@ -197,9 +199,9 @@ class ClientQuotas:
 
     def tokens(self) -> Numbers:
         """The tokens left for changes to topics, by user and client id."""
-        now_ms = self._monotonic_ms()
+        monotonic_ms = self._monotonic_ms()
         counts = self._first(self._mutated)
-        return [(share, count.bucket.tokens(rate, now_ms)) for share, rate, count in counts]
+        return [(share, count.bucket.tokens(rate, monotonic_ms)) for share, rate, count in counts]
 
     def mutation_throttle_times(self) -> Numbers:
         """The latest throttle times of changes to topics, by user and client id."""
@@ -230,13 +232,13 @@ class _LimitedMutations(MutationQuota):
         self._until_ms = 0
 
     def admit(self, partitions: int) -> None:
-        now_ms = self._monotonic_ms()
-        count = self._usage.count(self._limit, now_ms)
+        monotonic_ms = self._monotonic_ms()
+        count = self._usage.count(self._limit, monotonic_ms)
         admitted, throttle_ms = count.take(
-            partitions, self._limit.rate, now_ms, strict=self._strict
+            partitions, self._limit.rate, monotonic_ms, strict=self._strict
         )
         if throttle_ms:
-            self._until_ms = now_ms + throttle_ms
+            self._until_ms = monotonic_ms + throttle_ms
         if not admitted:
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."

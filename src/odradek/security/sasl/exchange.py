@@ -253,17 +253,17 @@ class ConnectionAuthentication:
             AnswerToken(done.token, session_lifetime_ms=lifetime_ms, is_raw=not self._has_headers),
         ]
 
-    def _authenticated(self, event: Event, now_ms: MonotonicMs) -> list[Effect]:
-        if isinstance(event, HandshakeRequested) and self._may_reauthenticate(now_ms):
-            self._reauthenticated_ms = now_ms
+    def _authenticated(self, event: Event, monotonic_ms: MonotonicMs) -> list[Effect]:
+        if isinstance(event, HandshakeRequested) and self._may_reauthenticate(monotonic_ms):
+            self._reauthenticated_ms = monotonic_ms
             return self._handshake(event)
-        if self.expires_ms is not None and now_ms > self.expires_ms:
+        if self.expires_ms is not None and monotonic_ms > self.expires_ms:
             return self._close(f"the session of {quoted(self.principal or '')} has expired")
         return [Serve()]
 
-    def _may_reauthenticate(self, now_ms: MonotonicMs) -> bool:
+    def _may_reauthenticate(self, monotonic_ms: MonotonicMs) -> bool:
         last_ms = self._reauthenticated_ms
-        is_early = last_ms is not None and now_ms - last_ms < REAUTHENTICATION_INTERVAL_MS
+        is_early = last_ms is not None and monotonic_ms - last_ms < REAUTHENTICATION_INTERVAL_MS
         return self.expires_ms is not None and not is_early
 
     def _failed(self, failed: Failed) -> list[Effect]:
