@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
-from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, follow, purge
+from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, ChangeFollower, purge
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
@@ -59,26 +59,19 @@ class ConfigListener(Protocol):
         """Log a text for operators."""
 
 
-class DynamicConfig:
+class DynamicConfig(ChangeFollower):
     """Follows the configuration in the store, for one broker."""
 
     def __init__(
         self, store: Store, *, broker_id: int, clock: Clock, listener: ConfigListener
     ) -> None:
+        super().__init__()
         self._store = store
         self._clock = clock
         self._listener = listener
         self._brokers = (broker_entity(broker_id), broker_entity(None))
         self._seen = -1  # the number of the last notification handled
-        self._is_blind = False  # the watches ended with their session
-        self._something = asyncio.Event()
         self._handled = asyncio.Condition()
-        self._watch = self._something.set  # one object: the store notifies a watcher once
-
-    def session_opened(self) -> None:
-        """A new session was opened: `run` reads what changed meanwhile, and watches again."""
-        self._is_blind = True
-        self._something.set()
 
     async def load(self) -> None:
         """Read everything, and begin to watch for changes.
@@ -110,16 +103,6 @@ class DynamicConfig:
             overrides = self._decode(path, node)
             if overrides is not None:
                 self._listener.topic_config(topic, overrides)
-
-    async def run(self) -> None:
-        """Handle notifications until cancelled."""
-        await follow(self._something, self._catch_up)
-
-    async def _catch_up(self) -> None:
-        if self._is_blind:
-            await self.load()
-            self._is_blind = False
-        await self._handle()
 
     async def wait_handled(self, number: int, deadline_ms: int) -> bool:
         """Wait until this broker has applied a notification; False if not before the deadline."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from odradek.broker.admin.acls import stored_acls
-from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, follow, purge
+from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, ChangeFollower, purge
 from odradek.broker.serving.acl_authorizer import AclAuthorizer
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_security import (
@@ -33,24 +33,17 @@ _PARENTS: Final = (ACL_CHANGES, EXTENDED_ACL_CHANGES)
 log = logging.getLogger(__name__)
 
 
-class AclChanges:
+class AclChanges(ChangeFollower):
     """Follows the ACLs in the store, for one broker."""
 
     def __init__(self, store: Store, authorizer: AclAuthorizer, clock: Clock) -> None:
+        super().__init__()
         self._store = store
         self.authorizer = authorizer
         self._clock = clock
         self._seen = dict.fromkeys(_PARENTS, -1)  # the number of the last notification handled
         self._is_loaded = False
-        self._is_blind = False  # the watches ended with their session
-        self._something = asyncio.Event()
         self._reading = asyncio.Lock()  # what is read first is applied first
-        self._watch = self._something.set  # one object: the store notifies a watcher once
-
-    def session_opened(self) -> None:
-        """A new session was opened: `run` reads all ACLs, and watches again."""
-        self._is_blind = True
-        self._something.set()
 
     async def load(self) -> None:
         """Read all ACLs, and begin to watch for changes.
@@ -82,16 +75,6 @@ class AclChanges:
             StoreError: the store cannot be read.
         """
         await self._read([pattern])
-
-    async def run(self) -> None:
-        """Handle notifications until cancelled."""
-        await follow(self._something, self._catch_up)
-
-    async def _catch_up(self) -> None:
-        if self._is_blind:
-            await self.load()
-            self._is_blind = False
-        await self._handle()
 
     # --------------------------------------------------------------------------- inside
 

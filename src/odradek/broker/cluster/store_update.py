@@ -5,7 +5,8 @@ written meanwhile; otherwise the change is applied to the newer value.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.coord.store import (
@@ -78,21 +79,46 @@ async def update(store: Store, path: str, change: Change, notice: Create) -> Non
     )
 
 
-async def follow(something: asyncio.Event, read: Callable[[], Awaitable[None]]) -> None:
-    """Read each time that `something` is set, until cancelled.
+class ChangeFollower(ABC):
+    """Follows a part of the store by watches: handles each change until it is cancelled.
 
-    A lost connection is waited for. After a lost session the new one has to set `something`.
+    A lost connection is waited for. After a lost session everything is read again, because the
+    watches ended with it.
     """
-    while True:
-        await something.wait()
-        something.clear()
-        try:
-            await read()
-        except SessionExpiredError:
-            continue
-        except ConnectionLostError:
-            await asyncio.sleep(_PAUSE_SECONDS)
-            something.set()
+
+    def __init__(self) -> None:
+        self._is_blind = False  # the watches ended with their session
+        self._something = asyncio.Event()
+        self._watch = self._something.set  # one object: the store notifies a watcher once
+
+    @abstractmethod
+    async def load(self) -> None:
+        """Read everything, and begin to watch for changes."""
+
+    @abstractmethod
+    async def _handle(self) -> None:
+        """Read what has changed, and watch again."""
+
+    def session_opened(self) -> None:
+        """A new session was opened: `run` reads everything, and watches again."""
+        self._is_blind = True
+        self._something.set()
+
+    async def run(self) -> None:
+        """Handle changes until cancelled."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            try:
+                if self._is_blind:
+                    await self.load()
+                    self._is_blind = False
+                await self._handle()
+            except SessionExpiredError:
+                continue
+            except ConnectionLostError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                self._something.set()
 
 
 async def purge(
