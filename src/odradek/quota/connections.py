@@ -68,7 +68,7 @@ class ConnectionRates:
         limit = self._addresses.find("", address)
         if limit is None:
             return 0
-        count = self._addresses.count(limit, monotonic_ms)
+        count = self._addresses.count(limit)
         throttle_ms = count.record(1, limit.rate, monotonic_ms)
         if throttle_ms:
             count.rate.record(-1, monotonic_ms)

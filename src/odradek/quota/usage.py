@@ -116,13 +116,12 @@ class Usage(Generic[_C]):
         limit = self._found[key] = limit_of(self._limits, user, client)
         return limit
 
-    def count(self, limit: Limit, monotonic_ms: MonotonicMs) -> _C:
+    def count(self, limit: Limit) -> _C:
         """The count of the clients that share a limit."""
         known = self._counts.pop(limit.share, None)
         if known is None and len(self._counts) >= self._kept_max:
-            self.drop_spent(monotonic_ms)
-            while len(self._counts) >= self._kept_max:
-                del self._counts[next(iter(self._counts))]
+            # Not all counts that are spent: each new client id would look at all of them.
+            del self._counts[next(iter(self._counts))]
         count = self._make() if known is None else known[1]
         self._counts[limit.share] = limit.rate, count  # the last one is the last used
         return count

@@ -16,7 +16,7 @@ def usage(limits, kept_max=10):
 
 def use(used, client, amount, now_ms, user="u"):
     limit = used.find(user, client)
-    return used.count(limit, now_ms).record(amount, limit.rate, now_ms)
+    return used.count(limit).record(amount, limit.rate, now_ms)
 
 
 def test_invented_client_ids_take_bounded_memory():

@@ -101,7 +101,7 @@ class ClientQuotas:
             limit = _limit(self._produced, session)
             if limit is not None:
                 monotonic_ms = self._monotonic_ms()
-                count = self._produced.count(limit, monotonic_ms)
+                count = self._produced.count(limit)
                 throttle_ms = count.record(size_bytes, limit.rate, monotonic_ms)
         return max(throttle_ms, self.requested(session, ApiKey.PRODUCE))
 
@@ -113,7 +113,7 @@ class ClientQuotas:
         if limit is None:
             return throttle_ms
         monotonic_ms = self._monotonic_ms()
-        count = self._fetched.count(limit, monotonic_ms)
+        count = self._fetched.count(limit)
         # Kafka counts the bytes and takes them back, so that a batch above what all windows allow
         # is never delivered. Here it is delivered when nothing else was in the windows.
         is_alone = limit.rate > 0 and not count.rate.total(monotonic_ms)
@@ -179,7 +179,7 @@ class ClientQuotas:
         if limit is None:
             return 0
         monotonic_ms = self._monotonic_ms()
-        count = self._requested.count(limit, monotonic_ms)
+        count = self._requested.count(limit)
         throttle_ms = count.record(took_ns * _PERCENT_SECONDS_PER_NS, limit.rate, monotonic_ms)
         count.throttle_ms = min(throttle_ms, self._window_ms)
         return count.throttle_ms
@@ -233,7 +233,7 @@ class _LimitedMutations(MutationQuota):
 
     def admit(self, partitions: int) -> None:
         monotonic_ms = self._monotonic_ms()
-        count = self._usage.count(self._limit, monotonic_ms)
+        count = self._usage.count(self._limit)
         admitted, throttle_ms = count.take(
             partitions, self._limit.rate, monotonic_ms, strict=self._strict
         )
