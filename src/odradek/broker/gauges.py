@@ -1,6 +1,7 @@
 """Metrics that are not counted but read from the parts of a broker when they are asked for."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import partial
 from typing import Final, Protocol
 
@@ -8,6 +9,7 @@ from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
+from odradek.broker.serving.authentication import Authentication, AuthenticationCounts
 from odradek.broker.serving.client_quotas import CONSUMER, PRODUCER, REQUEST, ClientQuotas
 from odradek.broker.serving.purgatory import Purgatory
 from odradek.broker.storage.housekeeping import Housekeeping
@@ -30,6 +32,7 @@ class MeasuredParts(ReportedParts, Protocol):
     purgatory: Purgatory
     housekeeping: Housekeeping
     client_quotas: ClientQuotas
+    authentication: Authentication
 
 
 def publish(broker: MeasuredParts) -> None:
@@ -136,6 +139,24 @@ def publish_quotas(broker: MeasuredParts) -> None:
         metrics.gauges(f"kafka_server_{name}_throttle_time", partial(quotas.throttle_times, option))
     metrics.gauges("kafka_server_controllermutation_tokens", quotas.tokens)
     metrics.gauges("kafka_server_controllermutation_throttle_time", quotas.mutation_throttle_times)
+
+
+def publish_authentication(broker: MeasuredParts) -> None:
+    """What happened on SASL listeners, and what waits there."""
+    counts, unauthenticated = broker.authentication.counts, broker.server.unauthenticated
+
+    def read(name: str) -> list[tuple[tuple[str, ...], float]]:
+        return [((listener,), getattr(each, name)) for listener, each in counts.items()]
+
+    for field in fields(AuthenticationCounts):
+        name = f"kafka_server_socket_server_metrics_{field.name}"
+        broker.metrics.gauges(name, partial(read, field.name))
+    gauge = broker.metrics.gauge
+    gauge("odradek_connections_unauthenticated", lambda: len(unauthenticated))
+    gauge("odradek_connections_unauthenticated_bytes", lambda: unauthenticated.memory_bytes)
+    gauge(
+        "odradek_connections_unauthenticated_dropped", lambda: unauthenticated.dropped_connections
+    )
 
 
 def _publish_controller(broker: MeasuredParts) -> None:

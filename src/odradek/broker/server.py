@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from odradek.broker.storage.housekeeping import in_slices
 from odradek.broker.wiring.acls import load_acls
+from odradek.broker.wiring.authentication import SaslSources, open_sasl
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
 from odradek.model.cluster import Broker as RegisteredBroker
@@ -42,6 +43,8 @@ class Broker(BrokerParts):
         await self.lifecycle.open()
         self.cluster_id = await self.lifecycle.cluster_id()
         await self.lifecycle.persist(self.dynamic_config.load)
+        sources = SaslSources(self.scram_credentials)
+        open_sasl(self.config, self.authentication, self.server, sources)
         if self.acl_changes is not None:
             await load_acls(config, self.acl_changes, self.lifecycle)
         self.state = "recovering"

@@ -183,11 +183,12 @@ OPTIONS: Final = (
         doc="A connection that receives nothing for this long is closed.",
     ),
     Option(
-        "connection.failed.authentication.delay.ms", INT, 100, rule=at_least(0), effect=False,
-        doc="How long a connection that failed to authenticate waits before it is closed.",
+        "connection.failed.authentication.delay.ms", INT, 100, rule=at_least(0),
+        doc="How long a connection that failed to authenticate waits before it is answered and "
+            "closed.",
     ),
     Option(
-        "connections.max.reauth.ms", LONG, 0, effect=False,
+        "connections.max.reauth.ms", LONG, 0,
         doc="How long an authentication by SASL is valid; a connection that continues without a "
             "new one is closed. 0: without limit.",
     ),

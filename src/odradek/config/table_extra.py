@@ -91,6 +91,20 @@ OPTIONS: Final = (
             "the connections without progress for the longest time are closed.",
     ),
     Option(
+        "odradek.unauthenticated.memory.max.bytes", LONG, 1 << 28, rule=at_least(1 << 20),
+        scope=CLUSTER_WIDE,
+        doc="The memory limit for all connections of SASL listeners together that are not "
+            "authenticated yet. Each counts 64 KiB, and what it takes above that. At the limit "
+            "the connections that were accepted first are closed.",
+    ),
+    Option(
+        "odradek.unauthenticated.timeout.ms", INT, 30_000, rule=at_least(1),
+        scope=CLUSTER_WIDE,
+        doc="How long a client of a SASL listener may take from its connection to its "
+            "authentication; after that the connection is closed. It is checked every five "
+            "seconds. Apache Kafka has `connections.max.idle.ms` alone.",
+    ),
+    Option(
         "odradek.flush.before.ack", BOOLEAN, False,
         doc="Whether records are flushed before they are acknowledged. This is safe if all "
             "brokers lose power at once, and slow.",

@@ -100,20 +100,21 @@ OPTIONS: Final = (
             "name.",
     ),
     Option(
-        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), scope=PER_BROKER, effect=False,
-        doc="The SASL mechanisms that clients may use.",
+        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), scope=PER_BROKER,
+        doc="The SASL mechanisms that clients of SASL listeners may use. A change applies after a "
+            "restart.",
     ),
     Option(
         "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", scope=PER_BROKER, effect=False,
         doc="The SASL mechanism between brokers.",
     ),
     Option(
-        "sasl.jaas.config", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "sasl.jaas.config", PASSWORD, None, scope=PER_BROKER,
         doc="Login modules and their options in JAAS form. On a broker, set it for each listener "
             "and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config`.",
     ),
     Option(
-        "sasl.server.max.receive.size", INT, 524_288, effect=False,
+        "sasl.server.max.receive.size", INT, 524_288,
         doc="The largest SASL message that is read before a peer has authenticated.",
     ),
     Option(

@@ -10,7 +10,7 @@ read and handled, and their responses wait in the pipeline. Reading stops while
 * the connection has `in_flight_max` requests in the pipeline, or responses of
   `waiting_bytes_max`, or
 * the client does not read its responses (the transport's high-water mark), or
-* the connection is muted (throttled, or not yet authenticated), or
+* the connection is muted (`net/mute.py`), or
 * it is held: a request waits before it takes effect, and later ones must not overtake it, or
 * its next request is to be handled after all earlier responses are sent (`put_back`), or
 * it has used its slice of the event loop's time, and other work comes first, or
@@ -31,6 +31,7 @@ from typing import Any, Final, Protocol, cast
 
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError, OdradekError
+from odradek.net.mute import Mute
 from odradek.wire.frame import FrameBuffer
 
 Chunk = bytes | bytearray | memoryview
@@ -65,7 +66,7 @@ _SLICE_BYTES: Final = 1 << 20
 # How long the frames of one read are handled before other work gets a turn.
 _SLICE_MS: Final = 5
 # Memory below this is not counted: every connection takes that much.
-_COUNTED_BYTES: Final = 64 * 1024
+COUNTED_BYTES: Final = 64 * 1024
 
 
 class ResponseSlot:
@@ -164,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         monotonic_ms: Callable[[], MonotonicMs],
         soon: Callable[[Callable[[], None]], None],
         received: Callable[[int], None] | None = None,
-        holds: Callable[[int], None] | None = None,
+        holds: Callable[["Connection", int], None] | None = None,
         waiting_bytes_max: int = 1 << 20,
     ) -> None:
         """`soon` calls a function after other work has had its turn (`Turns.soon`).
@@ -196,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         self._memory_bytes = 0  # as last reported to `holds`
         self._handling = False
         self._peer_is_slow = False
-        self._muted = False
+        self._muted = 0  # the bits of `Mute`
         self._held = 0
         self._stopped = False  # slow, muted, held, waiting for a turn, or closing
         self._reading = True
@@ -275,12 +276,17 @@ class Connection(asyncio.BufferedProtocol):
     def frame_bytes_max(self, value: int) -> None:
         self._frames.frame_bytes_max = value
 
-    def mute(self) -> None:
-        self._muted = self._stopped = True
+    def mute(self, why: Mute) -> None:
+        self._muted |= int(why)
+        self._stopped = True
 
-    def unmute(self) -> None:
-        self._muted = False
+    def unmute(self, why: Mute) -> None:
+        self._muted &= ~int(why)
         self._go_on()
+
+    def report_to(self, handler: FrameHandler) -> None:
+        """Report all further events to another handler."""
+        self._handler = handler
 
     def hold(self) -> None:
         """Handle no later request until `let_go`, which is called once for each `hold`.
@@ -396,7 +402,7 @@ class Connection(asyncio.BufferedProtocol):
     def _may_go_on(self) -> None:
         self._stopped = (
             self._peer_is_slow
-            or self._muted
+            or self._muted != 0
             or self._held > 0
             or self._put_back
             or self._waits_for_turn
@@ -540,23 +546,23 @@ class Connection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------- memory
 
     def _count(self) -> None:
-        """Report the memory that this connection takes, if it is above `_COUNTED_BYTES`."""
+        """Report the memory that this connection takes, if it is above `COUNTED_BYTES`."""
         if self._holds is None:
             return
         memory_bytes = self._frames.memory_bytes + self._piled_bytes
         if self._peer_is_slow and self._transport is not None:
             memory_bytes += self._transport.get_write_buffer_size()
             memory_bytes += sum(len(part) for part in self._outgoing if isinstance(part, _CHUNKS))
-        self._count_memory(memory_bytes if memory_bytes > _COUNTED_BYTES else 0)
+        self._count_memory(memory_bytes if memory_bytes > COUNTED_BYTES else 0)
 
     def _count_memory(self, memory_bytes: int) -> None:
         more, self._memory_bytes = memory_bytes - self._memory_bytes, memory_bytes
         if more and self._holds is not None:
-            self._holds(more)
+            self._holds(self, more)
 
     @property
     def memory_bytes(self) -> int:
-        """The memory it takes; 0 below `_COUNTED_BYTES`."""
+        """The memory it takes; 0 below `COUNTED_BYTES`."""
         return self._memory_bytes
 
 

@@ -16,6 +16,8 @@ from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection, FrameHandler
+from odradek.net.mute import Mute
+from odradek.net.unauthenticated import Unauthenticated
 from odradek.quota.connections import ConnectionRates
 
 Frames = Callable[[Connection, memoryview], None]
@@ -58,6 +60,8 @@ class ConnectionLimits:
     in_flight_max: int = 64  # requests of one connection; Java clients have at most 5
     waiting_bytes_max: int = 1 << 20  # of one connection's responses behind one not yet ready
     memory_bytes_max: int = 1 << 30  # received or to be sent, of all connections
+    unauthenticated_bytes_max: int = 1 << 28  # of all connections that are not authenticated yet
+    unauthenticated_ms_max: int = 30_000  # until a connection is authenticated
     files_max: int = 2**31 - 1  # connections for which there are file descriptors
     # By listener (None: of the broker): connections served in a second, and open ones.
     rates: Mapping[str | None, int] = field(default_factory=dict)
@@ -90,7 +94,12 @@ class Server:
         `call_later` is needed where connections are limited by a rate.
         """
         self._call_later = call_later
+        self.unauthenticated = Unauthenticated(
+            monotonic_ms=monotonic_ms, soon=soon, dropped=self.broke_off
+        )
         self.limits = limits
+        # What handles the connections of a listener before this object does, by listener.
+        self.in_front: dict[str, FrameHandler] = {}
         self.refused_connections = 0
         self.delayed_connections = 0  # above a rate: served or closed later
         self.rates = rates or ConnectionRates()
@@ -113,6 +122,16 @@ class Server:
     def wrap_frames(self, wrap: Callable[[Frames], Frames] | None) -> None:
         """Let frames pass through another function on their way to the handler; None: no longer."""
         self.frame = self._handler.frame if wrap is None else wrap(self._handler.frame)
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self.unauthenticated.bytes_max = limits.unauthenticated_bytes_max
+        self.unauthenticated.ms_max = limits.unauthenticated_ms_max
 
     @property
     def connection_count(self) -> int:
@@ -148,7 +167,7 @@ class Server:
     def make_connection(self, listener: str) -> Connection:
         """The protocol for a connection that a listener accepts."""
         return Connection(
-            self,
+            self.in_front.get(listener, self),
             listener=listener,
             frame_bytes_max=self.limits.frame_bytes_max,
             in_flight_max=self.limits.in_flight_max,
@@ -171,7 +190,11 @@ class Server:
             connection.close()
 
     def drop_idle(self) -> int:
-        """Close connections that are idle for too long. Returns their number."""
+        """Close connections that are idle for too long, or not authenticated in time.
+
+        Returns the number of idle ones.
+        """
+        self.unauthenticated.drop_late()
         oldest_ms = self._monotonic_ms() - self.limits.idle_ms_max
         idle = [connection for connection in self._connections if connection.is_idle(oldest_ms)]
         for connection in idle:
@@ -200,7 +223,7 @@ class Server:
         if refused_ms:
             # Closed after the throttle time, as in Kafka: its client does not reconnect before.
             self.delayed_connections += 1
-            connection.mute()
+            connection.mute(Mute.RATE)
             self._call_later(refused_ms / 1000, connection.abort)
             return
         self._connections[connection] = None
@@ -211,8 +234,8 @@ class Server:
         delay_ms = self._delay_ms(connection.listener)
         if delay_ms:
             self.delayed_connections += 1
-            connection.mute()
-            self._call_later(delay_ms / 1000, connection.unmute)
+            connection.mute(Mute.RATE)
+            self._call_later(delay_ms / 1000, partial(connection.unmute, Mute.RATE))
 
     def _delay_ms(self, listener: str) -> int:
         """How long a new connection is not read.
@@ -266,6 +289,7 @@ class Server:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        self.unauthenticated.leave(connection)
         self._refusal_is_logged = False
         self._by_ip[connection.peer_host] -= 1
         if not self._by_ip[connection.peer_host]:
@@ -275,8 +299,9 @@ class Server:
     def broke_off(self, connection: Connection, reason: str) -> None:
         self._handler.broke_off(connection, reason)
 
-    def _holds(self, more_bytes: int) -> None:
+    def _holds(self, connection: Connection, more_bytes: int) -> None:
         """Add to the memory of all connections; close some of them if it is too much."""
+        self.unauthenticated.holds(connection, more_bytes)
         self.memory_bytes += more_bytes
         if not self._sheds and self.memory_bytes > self.limits.memory_bytes_max:
             self._sheds = True

@@ -258,6 +258,13 @@ GAUGES: Final[Mapping[str, str]] = {
     "odradek_connections_memory_bytes": (
         "Memory that requests and responses take, of connections with more than 64 KiB each."
     ),
+    "odradek_connections_unauthenticated": "Connections of SASL listeners not logged in yet.",
+    "odradek_connections_unauthenticated_bytes": (
+        "What they count for odradek.unauthenticated.memory.max.bytes."
+    ),
+    "odradek_connections_unauthenticated_dropped": (
+        "Connections closed since the start for odradek.unauthenticated.*."
+    ),
     "odradek_housekeeping_failures": (
         "Failures of periodic work (retention, checkpoints ...) since the start; each is logged."
     ),
@@ -295,6 +302,17 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Connections, by listener.",
         ("listener",),
     ),
+    **{
+        f"kafka_server_socket_server_metrics_{what}": (text, ("listener",))
+        for what, text in {
+            "successful_authentication_total": "Clients that have logged in by SASL.",
+            "successful_authentication_no_reauth_total": "Of these, clients older than Kafka 2.2.",
+            "failed_authentication_total": "Clients that failed to log in.",
+            "successful_reauthentication_total": "Sessions that were prolonged (KIP-368).",
+            "failed_reauthentication_total": "Sessions that a failed log-in has ended.",
+            "expired_connections_killed_count": "Connections closed because their session expired.",
+        }.items()
+    },
     "kafka_server_delayedoperationpurgatory_purgatorysize": (
         "Requests in the purgatory.",
         ("delayedOperation",),

@@ -245,6 +245,35 @@ def _advice(what: str) -> str | None:
 
 
 _ADVICE: Final = (
+    (
+        "authentication failed: mechanism",
+        (
+            "set sasl.mechanism of the client to one that is enabled, or add it to "
+            "sasl.enabled.mechanisms of the listener"
+        ),
+    ),
+    (
+        "authentication failed: there is no user",
+        (
+            "correct the user name of the client, or make the user: kafka-configs --alter "
+            "--entity-type users --add-config 'SCRAM-SHA-512=[password=...]' (for its mechanism)"
+        ),
+    ),
+    (
+        "authentication failed",
+        "correct user name and password, or the token, in the client's sasl.jaas.config",
+    ),
+    (
+        "has expired",
+        (
+            "use a client that authenticates again (KIP-368), or raise connections.max.reauth.ms "
+            "of the listener"
+        ),
+    ),
+    (
+        "before authentication",
+        "the listener needs SASL: set security.protocol of the client to that of the listener",
+    ),
     ("; served are", "use a version of the client that supports one of these versions"),
     ("no such API here", "the client uses an API of a newer Kafka: do not use that feature"),
     ("is not served", "the client uses an API that is not served here"),

@@ -52,6 +52,8 @@ def test_every_option_of_a_3_9_broker_is_declared_as_there():
         "odradek.http.port",
         "odradek.store.path",
         "odradek.transaction.version.max",
+        "odradek.unauthenticated.memory.max.bytes",
+        "odradek.unauthenticated.timeout.ms",
         "odradek.zookeeper.digest",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "super.users",
@@ -131,6 +133,15 @@ COMPUTED_FROM = {
     "zookeeper.connection.timeout.ms",
 }
 
+# What is read for each listener (`broker/wiring/authentication.py`).
+READ_FOR_LISTENERS = {
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.server.max.receive.size",
+}
+
 
 def test_an_option_has_an_effect_exactly_where_code_can_read_it():
     through_topics = {
@@ -140,6 +151,7 @@ def test_an_option_has_an_effect_exactly_where_code_can_read_it():
         for synonym in synonyms
     }
     reachable = {key for _, key in ATTRIBUTES} | COMPUTED_FROM | through_topics
+    reachable |= READ_FOR_LISTENERS
 
     assert {name for name, option in BROKER_OPTIONS.items() if option.effect} == reachable
 

@@ -9,6 +9,7 @@ import pytest
 
 from odradek.model.errors import MalformedRequestError, OdradekError
 from odradek.net.connection import Connection
+from odradek.net.mute import Mute
 from odradek.net.server import ConnectionLimits, Server
 
 
@@ -160,11 +161,26 @@ def test_reading_stops_while_the_client_does_not_read_its_responses():
 
 def test_frames_of_a_muted_connection_are_handled_after_unmute():
     peer = Peer()
-    peer.connection.mute()
+    peer.connection.mute(Mute.QUOTA)
     peer.send("a")
     assert peer.received == ""
 
-    peer.connection.unmute()
+    peer.connection.unmute(Mute.QUOTA)
+    assert peer.received == "a"
+
+
+def test_a_connection_muted_for_two_reasons_goes_on_when_both_have_ended():
+    peer = Peer()
+    peer.connection.mute(Mute.QUOTA)
+    peer.connection.mute(Mute.REFUSED)
+    peer.connection.mute(Mute.QUOTA)
+    peer.send("a")
+    peer.connection.unmute(Mute.QUOTA)
+    peer.connection.unmute(Mute.RATE)
+    assert peer.received == ""
+    assert not peer.transport.reading
+
+    peer.connection.unmute(Mute.REFUSED)
     assert peer.received == "a"
 
 
@@ -174,8 +190,8 @@ def test_a_connection_held_twice_goes_on_after_two_let_go():
     peer.connection.hold()
     peer.send("a")
     peer.connection.let_go()
-    peer.connection.mute()
-    peer.connection.unmute()
+    peer.connection.mute(Mute.QUOTA)
+    peer.connection.unmute(Mute.QUOTA)
     peer.connection.pause_writing()
     peer.connection.resume_writing()
     assert peer.received == ""
@@ -281,10 +297,10 @@ def test_bytes_of_a_closed_connection_are_not_counted():
 def test_requests_of_a_muted_connection_count_until_they_are_handled():
     crowd = Crowd(peers=2, queued_bytes_max=100)
     first, second = crowd.peers
-    first.connection.mute()
+    first.connection.mute(Mute.QUOTA)
     first.send("a" * 110)
     assert not second.transport.reading
-    first.connection.unmute()
+    first.connection.unmute(Mute.QUOTA)
 
     assert first.received == "a" * 110
     assert second.transport.reading

@@ -2,7 +2,7 @@
 
 Both are options of entities in the store (`odradek.coord.layout_config`): `/config/users/U`,
 `/config/users/U/clients/C`, `/config/clients/C`, `/config/ips/I`, each with `<default>`. Every
-broker enforces the quotas; SCRAM credentials are only stored.
+broker enforces the quotas and authenticates by the credentials.
 """
 
 from collections.abc import Callable, Mapping, Sequence

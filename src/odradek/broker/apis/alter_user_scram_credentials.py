@@ -5,7 +5,8 @@ Behaviour:
     * Only the controller's broker stores them: NOT_CONTROLLER elsewhere, for each user.
     * Each user succeeds or fails as a whole. The request has a salted password, the store keys
       derived from it; 4096 to 16384 iterations are allowed.
-    * Credentials are stored and listed; this version does not authenticate by them.
+    * A broker authenticates by the new credential when its notification has arrived there
+      (`serving/scram_credentials.py`).
 """
 
 import asyncio

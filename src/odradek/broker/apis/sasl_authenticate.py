@@ -1,7 +1,9 @@
-"""SaslAuthenticate (36), versions 0-2: refused, because the listeners are PLAINTEXT.
+"""SaslAuthenticate (36), versions 0-2: refused, because the client is past authentication.
 
 Behaviour:
-    * ILLEGAL_SASL_STATE, as Kafka answers on a listener without SASL; the connection stays open.
+    * Before it reaches this handler, `serving/authentication.py` handles it on a SASL listener.
+    * On another listener, or out of turn: ILLEGAL_SASL_STATE, as in Kafka; the connection stays
+      open.
 
 Versions:
     v1 lifetime of the session    v2 flexible

@@ -1,9 +1,10 @@
-"""SaslHandshake (17), versions 0-1: refused, because the listeners are PLAINTEXT.
+"""SaslHandshake (17), versions 0-1: refused, because the client is past authentication.
 
 Behaviour:
-    * ILLEGAL_SASL_STATE without mechanisms, as Kafka answers on a listener without SASL; the
-      connection stays open.
-    * It is advertised all the same, as in Kafka: clients guess the broker's version from the
+    * Before it reaches this handler, `serving/authentication.py` handles it on a SASL listener.
+    * On another listener, or in a session that does not expire: ILLEGAL_SASL_STATE without
+      mechanisms, as in Kafka; the connection stays open.
+    * It is advertised on every listener, as in Kafka: clients guess the broker's version from the
       list of APIs.
 """
 

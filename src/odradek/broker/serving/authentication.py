@@ -1,27 +1,36 @@
-"""Authenticates the connections of SASL listeners, in front of the request loop.
+"""Authenticates the connections of SASL listeners, in front of the server's request loop.
 
 Each frame becomes an event of `ConnectionAuthentication`, and its effects are carried out here.
 Only ApiVersions, SaslHandshake and SaslAuthenticate are decoded before authentication; frames are
-bounded by `sasl.server.max.receive.size` until then. Connections of other listeners, and those
-whose session does not expire once they are authenticated, go to the request loop directly.
+bounded by `sasl.server.max.receive.size` until then, and all such connections together by limits of
+memory and time (`net/unauthenticated.py`).
+When a connection is authenticated and its session does not expire, it reports to the server
+directly, as connections of other listeners always do.
 
 Kafka answers another request in the place of a token with an error in the form of its API. Here its
 connection is closed without an answer, after the same delay.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, assert_never, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, assert_never, cast
 
 from odradek.broker.serving.session import Session
+from odradek.broker.serving.worker import Worker
 from odradek.model.clock import Now
 from odradek.model.errors import MalformedRequestError
 from odradek.net.connection import Connection, FrameHandler
+from odradek.net.mute import Mute
+from odradek.net.unauthenticated import Unauthenticated
 from odradek.security.sasl.exchange import (
     AnswerError,
     AnswerHandshake,
     AnswerToken,
     Close,
+    Compute,
+    Computed,
     ConnectionAuthentication,
     Effect,
     Event,
@@ -36,6 +45,7 @@ from odradek.security.sasl.exchange import (
     TokenReceived,
     VersionsRequested,
 )
+from odradek.security.sasl.step import Failed, Step
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.codec import CLIENT_ELEMENTS_MAX, decoder, encoder
 from odradek.wire.frame import LENGTH_BYTES
@@ -53,41 +63,58 @@ _FRAME_LIMIT: Final = "socket.request.max.bytes"
 _SASL_FRAME_LIMIT: Final = "sasl.server.max.receive.size"
 
 
-class Served(FrameHandler, Protocol):
-    """What handles the requests of authenticated clients: the request loop."""
+@dataclass(slots=True)
+class AuthenticationCounts:
+    """What happened on one listener since the start, by the names of Kafka's metrics."""
 
-    def note_refusal(self, connection: Connection, what: str) -> None:
-        """Record that a client was refused, for `odradek why` and `odradek doctor`."""
+    successful_authentication_total: int = 0
+    successful_authentication_no_reauth_total: int = 0  # by clients older than Kafka 2.2
+    failed_authentication_total: int = 0
+    successful_reauthentication_total: int = 0
+    failed_reauthentication_total: int = 0
+    expired_connections_killed_count: int = 0
 
 
 class Authentication:
-    """The `FrameHandler` of a broker with SASL listeners."""
+    """The `FrameHandler` of the connections of SASL listeners, in front of the server's."""
 
     def __init__(
         self,
-        served: Served,
-        rules: Mapping[str, SaslRules],
+        served: FrameHandler,
         *,
+        unauthenticated: Unauthenticated,
+        note_refusal: Callable[[Connection, str], None],
+        worker: Worker,
         now: Callable[[], Now],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        """`rules` by listener; the connections of a listener without rules are anonymous."""
+        """`note_refusal` records a refused client for `odradek why` and `odradek doctor`."""
         self._served = served
-        self._rules = rules
+        self._unauthenticated = unauthenticated
+        self._note_refusal = note_refusal
+        self._worker = worker
         self._now = now
         self._call_later = call_later
+        self._rules: dict[str, SaslRules] = {}
+        self.counts: dict[str, AuthenticationCounts] = {}  # by listener
         # Not authenticated yet, or with a session that expires; and the frame limit of the rest.
         self._states: dict[Connection, tuple[ConnectionAuthentication, int]] = {}
+
+    def set_rules(self, listener: str, rules: SaslRules) -> None:
+        """Authenticate the connections that a listener accepts from now on."""
+        self._rules[listener] = rules
+        self.counts.setdefault(listener, AuthenticationCounts())
 
     # ------------------------------------------------------------ a FrameHandler
 
     def connected(self, connection: Connection) -> None:
         self._served.connected(connection)
-        rules = self._rules.get(connection.listener)
-        if rules is not None:
-            state = ConnectionAuthentication(rules)
-            self._states[connection] = state, connection.frame_bytes_max
-            self._limit(connection, state, connection.frame_bytes_max)
+        if connection.closing or connection.session is None:
+            return  # above a limit of connections
+        state = ConnectionAuthentication(self._rules[connection.listener])
+        self._states[connection] = state, connection.frame_bytes_max
+        self._limit(connection, state, connection.frame_bytes_max)
+        self._unauthenticated.enter(connection)
 
     def disconnected(self, connection: Connection) -> None:
         """Drop the state of its authentication."""
@@ -107,21 +134,37 @@ class Authentication:
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
         entry = self._states.get(connection)
-        if entry is None:
+        if entry is None:  # authenticated in the same read
             self._served.frame(connection, frame)
             return
-        state, frame_bytes_max = entry
+        state = entry[0]
         if state.takes_raw_frames:
             header, event = _NO_HEADER, cast("Event", TokenReceived(bytes(frame)))
         else:
             header, event = _event(frame, state.phase)
+            if state.principal is None:  # the client of a refusal
+                session: Session = connection.session
+                session.begin(header.api_key, header.client_id)
+        self._handle(connection, event, header, frame)
+
+    # ----------------------------------------------------------------------- inside
+
+    def _handle(
+        self,
+        connection: Connection,
+        event: Event | Computed,
+        header: RequestHeader,
+        frame: memoryview,
+    ) -> None:
+        state, frame_bytes_max = self._states[connection]
+        is_again = state.principal is not None
         for effect in state.handle(event, self._now()):
+            self._count(connection, effect, is_again=is_again, api_version=header.api_version)
             self._carry_out(connection, effect, header, frame)
         self._limit(connection, state, frame_bytes_max)
         if state.phase is Phase.AUTHENTICATED and state.expires_ms is None:
             del self._states[connection]
-
-    # ----------------------------------------------------------------------- inside
+            connection.report_to(self._served)
 
     def _limit(
         self, connection: Connection, state: ConnectionAuthentication, frame_bytes_max: int
@@ -145,8 +188,11 @@ class Authentication:
                 session: Session = connection.session
                 session.principal = principal
                 session.is_delegation_token = is_delegation_token
+                self._unauthenticated.leave(connection)
             case AnswerHandshake() | AnswerToken():
                 connection.respond([_encoded(effect, header)])
+            case Compute(work):
+                self._compute(connection, work, header)
             case Refuse():
                 self._refuse(connection, effect, header)
             case Close(reason):
@@ -155,9 +201,21 @@ class Authentication:
             case _:
                 assert_never(effect)
 
+    def _compute(
+        self, connection: Connection, work: Callable[[], Step], header: RequestHeader
+    ) -> None:
+        connection.hold()
+
+        def computed(step: Step) -> None:
+            if connection in self._states:  # else closed meanwhile
+                self._handle(connection, Computed(step), header, memoryview(b""))
+            connection.let_go()
+
+        self._worker.run(partial(_step_of, work), computed)
+
     def _refuse(self, connection: Connection, effect: Refuse, header: RequestHeader) -> None:
         self._log(connection, f"authentication failed: {effect.reason}")
-        connection.mute()
+        connection.mute(Mute.REFUSED)
 
         def answer() -> None:
             if connection.closing:
@@ -169,8 +227,36 @@ class Authentication:
         self._call_later(effect.delay_ms / 1000, answer)
 
     def _log(self, connection: Connection, reason: str) -> None:
-        self._served.note_refusal(connection, reason)
+        self._note_refusal(connection, reason)
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+
+    def _count(
+        self, connection: Connection, effect: Effect, *, is_again: bool, api_version: int
+    ) -> None:
+        counts = self.counts[connection.listener]
+        match effect:
+            case SetPrincipal() if is_again:
+                counts.successful_reauthentication_total += 1
+            case SetPrincipal():
+                counts.successful_authentication_total += 1
+                counts.successful_authentication_no_reauth_total += api_version < 1
+            case Refuse() if is_again:
+                counts.failed_reauthentication_total += 1
+            case Close(has_expired=True):
+                counts.expired_connections_killed_count += 1
+            case Refuse() | Close() if not is_again:
+                counts.failed_authentication_total += 1
+            case _:
+                pass
+
+
+def _step_of(work: Callable[[], Step]) -> Step:
+    """The result of a computation in another thread, which must not raise."""
+    try:
+        return work()
+    except Exception:
+        log.exception("a message of an authentication could not be checked")
+        return Failed("the message could not be checked")
 
 
 def _event(frame: memoryview, phase: Phase) -> tuple[RequestHeader, Event]:

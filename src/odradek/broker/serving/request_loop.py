@@ -28,6 +28,7 @@ from odradek.broker.serving.tasks import Tasks
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.connection import Connection, ResponseSlot
+from odradek.net.mute import Mute
 from odradek.net.turns import Turns
 from odradek.obs.metrics import RequestMetrics
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
@@ -408,11 +409,11 @@ class RequestLoop:
         if until_ms <= session.muted_until_ms:
             return
         session.muted_until_ms = until_ms
-        connection.mute()
+        connection.mute(Mute.QUOTA)
 
         def unmute() -> None:
             if session.muted_until_ms == until_ms:  # not prolonged meanwhile
-                connection.unmute()
+                connection.unmute(Mute.QUOTA)
 
         self._call_later(throttle_ms / 1000, unmute)
 

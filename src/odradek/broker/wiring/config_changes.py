@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.client_quotas import CLIENT_QUOTAS, ClientQuotas
+from odradek.broker.serving.scram_credentials import ScramCredentials
 from odradek.broker.settings import TopicSettingsBook
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.layout_config import ConfigEntity
@@ -25,6 +26,7 @@ class Configured(Protocol):
     settings: TopicSettingsBook
     controller: ControllerShell
     client_quotas: ClientQuotas
+    scram_credentials: ScramCredentials
     server: Server
 
     def set_config(self, config: BrokerConfig) -> None:
@@ -66,7 +68,8 @@ class ConfigChanges:
     def client_configs(
         self, configs: Mapping[ConfigEntity, Mapping[str, str]], *, whole: bool
     ) -> None:
-        """Apply the quotas of users, client ids and addresses."""
+        """Apply the quotas and credentials of users, client ids and addresses."""
+        self._broker.scram_credentials.set(configs, whole=whole)
         limits = {
             _quota_entity(entity): self._limits(entity, overrides)
             for entity, overrides in configs.items()

@@ -15,6 +15,7 @@ from odradek.quota.connections import UNLIMITED, ConnectionRates
 from odradek.replica.selector import LEADER, RACK_AWARE
 from odradek.replica.throttle import ReplicationQuota
 
+_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 CREATION_RATE: Final = "max.connection.creation.rate"
 
 
@@ -104,6 +105,8 @@ def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
         queued_bytes_max=config.queued_max_request_bytes,
         waiting_bytes_max=config.odradek_connection_responses_max_bytes,
         memory_bytes_max=config.odradek_connections_memory_max_bytes,
+        unauthenticated_bytes_max=config.odradek_unauthenticated_memory_max_bytes,
+        unauthenticated_ms_max=config.odradek_unauthenticated_timeout_ms,
         files_max=files_max,
         rates=_connection_rates(config),
         per_listener_max=_of_listeners(config, "max.connections"),
@@ -134,10 +137,10 @@ def refuse_unsupported(config: BrokerConfig) -> None:
         StartupError: an option is set to something unsupported.
     """
     for point in config.listeners:
-        if point.security_protocol != "PLAINTEXT":
+        if point.security_protocol not in _PROTOCOLS:
             raise StartupError(
                 f"listener {point.listener} has security protocol {point.security_protocol}: "
-                "this version serves PLAINTEXT only"
+                f"this version serves {' and '.join(_PROTOCOLS)} only"
             )
     selector = config.replica_selector_class
     if selector not in (None, "", LEADER, RACK_AWARE):

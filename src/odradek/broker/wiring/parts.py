@@ -40,7 +40,7 @@ from odradek.broker.coordinators.txn_markers import TransactionMarkers
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.gauges import publish, publish_quotas
+from odradek.broker.gauges import publish, publish_authentication, publish_quotas
 from odradek.broker.incidents import Incidents
 from odradek.broker.replication.fetching import last_fetches
 from odradek.broker.replication.isr_shell import IsrShell
@@ -51,12 +51,14 @@ from odradek.broker.replication.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import Purgatory
 from odradek.broker.serving.request_loop import RequestLoop
+from odradek.broker.serving.scram_credentials import ScramCredentials
 from odradek.broker.serving.tasks import Tasks
 from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.acls import acls_of
+from odradek.broker.wiring.authentication import authentication_of
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.neighbours import Neighbours
 from odradek.broker.wiring.options import (
@@ -134,6 +136,7 @@ class BrokerParts:
         self._make_background()
         publish(self)
         publish_quotas(self)
+        publish_authentication(self)
 
     def _make_base(self) -> None:
         world, config, clock = self._world, self.config, self._world.clock
@@ -183,6 +186,7 @@ class BrokerParts:
             leave=lambda partition: self.fetchers.leave(partition),
             role_changed=self._role_changed,
         )
+        self.scram_credentials = ScramCredentials()
         self.client_quotas = client_quotas_of(config, world)
         self.quotas = world.quotas or self.client_quotas
         self.leader_quota, self.follower_quota, self.move_quota = replication_quotas_of(config)
@@ -454,6 +458,7 @@ class BrokerParts:
             incidents=self.incidents,
         )
         self.server = server_of(config, world, self.requests, self.turns)
+        self.authentication = authentication_of(world, self.server, self.requests)
 
     def _make_background(self) -> None:
         world, config = self._world, self.config

@@ -4,6 +4,7 @@
     HANDSHAKE     SaslHandshake
     TOKENS        the messages of the mechanism: in SaslAuthenticate requests after SaslHandshake
                   v1, as frames without a header after v0
+    COMPUTING     nothing; an answer of the mechanism is being computed
     AUTHENTICATED all requests; SaslHandshake begins a re-authentication (KIP-368)
     CLOSED        nothing
 
@@ -22,7 +23,15 @@ from typing import Final, NamedTuple
 
 from odradek.model.clock import MonotonicMs, Now
 from odradek.model.errors import ErrorCode
-from odradek.security.sasl.step import Challenge, Done, Failed, SaslServer, quoted
+from odradek.security.sasl.step import (
+    Challenge,
+    Computation,
+    Done,
+    Failed,
+    SaslServer,
+    Step,
+    quoted,
+)
 
 # Kafka begins at most one re-authentication a second.
 REAUTHENTICATION_INTERVAL_MS: Final = 1000
@@ -60,6 +69,12 @@ class InvalidReceived(NamedTuple):
     """What is not a request that Kafka knows, or a frame above `frame_bytes_max`."""
 
     what: str
+
+
+class Computed(NamedTuple):
+    """The outcome of a `Compute`."""
+
+    step: Step
 
 
 Event = VersionsRequested | HandshakeRequested | TokenReceived | OtherRequested | InvalidReceived
@@ -119,9 +134,16 @@ class Close(NamedTuple):
     """Close the connection now; `reason` is for the log."""
 
     reason: str
+    has_expired: bool = False  # the session, because the client did not authenticate again
 
 
-Effect = Serve | AnswerHandshake | AnswerToken | SetPrincipal | Refuse | Close
+class Compute(NamedTuple):
+    """Handle no other frame, call `work` in another thread, and return its result as `Computed`."""
+
+    work: Callable[[], Step]
+
+
+Effect = Serve | AnswerHandshake | AnswerToken | SetPrincipal | Refuse | Close | Compute
 
 
 class SaslRules(NamedTuple):
@@ -139,6 +161,7 @@ class Phase(enum.Enum):
     CONNECTED = enum.auto()
     HANDSHAKE = enum.auto()
     TOKENS = enum.auto()
+    COMPUTING = enum.auto()
     AUTHENTICATED = enum.auto()
     CLOSED = enum.auto()
 
@@ -166,10 +189,12 @@ class ConnectionAuthentication:
         """The largest frame that is read; None: the limit of all requests."""
         return None if self.phase is Phase.AUTHENTICATED else self._rules.receive_bytes_max
 
-    def handle(self, event: Event, now: Now) -> list[Effect]:
-        """Handle one frame of the client."""
+    def handle(self, event: Event | Computed, now: Now) -> list[Effect]:
+        """Handle one frame of the client, or the outcome of a computation."""
+        if isinstance(event, Computed):
+            return self._computed(event.step, now)
         match self.phase:
-            case Phase.CLOSED:
+            case Phase.CLOSED | Phase.COMPUTING:
                 return []
             case Phase.AUTHENTICATED:
                 return self._authenticated(event, now.monotonic_ms)
@@ -223,7 +248,20 @@ class ConnectionAuthentication:
                 f"{_described(event)} during authentication",
                 AnswerError(ErrorCode.ILLEGAL_SASL_STATE, text),
             )
-        match self._server.step(event.token):
+        step = self._server.step(event.token)
+        if isinstance(step, Computation):
+            self.phase = Phase.COMPUTING
+            return [Compute(step.work)]
+        return self._stepped(step, now)
+
+    def _computed(self, step: Step, now: Now) -> list[Effect]:
+        if self.phase is not Phase.COMPUTING:
+            return []
+        self.phase = Phase.TOKENS
+        return self._stepped(step, now)
+
+    def _stepped(self, step: Step, now: Now) -> list[Effect]:
+        match step:
             case Challenge(token):
                 return [AnswerToken(token, is_raw=not self._has_headers)]
             case Failed() as failed:
@@ -258,7 +296,9 @@ class ConnectionAuthentication:
             self._reauthenticated_ms = monotonic_ms
             return self._handshake(event)
         if self.expires_ms is not None and monotonic_ms > self.expires_ms:
-            return self._close(f"the session of {quoted(self.principal or '')} has expired")
+            return self._close(
+                f"the session of {quoted(self.principal or '')} has expired", has_expired=True
+            )
         return [Serve()]
 
     def _may_reauthenticate(self, monotonic_ms: MonotonicMs) -> bool:
@@ -284,9 +324,9 @@ class ConnectionAuthentication:
         self.phase, self._server = Phase.CLOSED, None
         return [Refuse(reason, self._rules.failure_delay_ms, answer)]
 
-    def _close(self, reason: str) -> list[Effect]:
+    def _close(self, reason: str, *, has_expired: bool = False) -> list[Effect]:
         self.phase, self._server = Phase.CLOSED, None
-        return [Close(reason)]
+        return [Close(reason, has_expired)]
 
 
 def _api(event: VersionsRequested | HandshakeRequested | OtherRequested) -> str:

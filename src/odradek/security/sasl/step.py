@@ -1,6 +1,6 @@
 """What the server's side of a SASL mechanism answers to one message of the client."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from odradek.model.clock import WallMs
@@ -39,10 +39,16 @@ class Failed(NamedTuple):
 Step = Challenge | Done | Failed
 
 
+class Computation(NamedTuple):
+    """The answer takes too long for the event loop: `work` computes it in another thread."""
+
+    work: Callable[[], Step]
+
+
 class SaslServer(Protocol):
     """The server's side of one exchange. It never raises because of what the client sends."""
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> Step | Computation:
         """Handle one message of the client; none follows after `Done` or `Failed`."""
 
 

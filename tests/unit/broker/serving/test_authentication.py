@@ -8,15 +8,20 @@ import logging
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.serving.authentication import Authentication
+from odradek.broker.serving.authentication import Authentication, AuthenticationCounts
+from odradek.broker.serving.worker import LoopWorker
 from odradek.client.security.scram import ScramExchange
-from odradek.model.clock import read_clocks
+from odradek.model.clock import WallMs, read_clocks
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ErrorCode
+from odradek.net.mute import Mute
 from odradek.net.server import ConnectionLimits, Server
+from odradek.net.unauthenticated import CONNECTION_BYTES
 from odradek.security.sasl.exchange import SaslRules
+from odradek.security.sasl.oauthbearer import BearerToken, OAuthBearerServer, TokenRefused
 from odradek.security.sasl.plain import PlainServer
 from odradek.security.sasl.scram import ScramServer, derive
+from odradek.security.sasl.step import Computation
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
@@ -41,27 +46,56 @@ def scram():
     )
 
 
-async def listen(live, max_reauth_ms=0, receive_bytes_max=1000):
+def bearer(token):
+    """A validator that takes long: the answer is computed in the worker."""
+    if token == "broken":
+        raise ZeroDivisionError
+    return (
+        BearerToken("alice", frozenset(), WallMs(1 << 50))
+        if token == "good"
+        else TokenRefused("bad")
+    )
+
+
+class Slow:
+    """OAUTHBEARER, checked outside of the loop."""
+
+    def __init__(self):
+        self.server = OAuthBearerServer(bearer)
+
+    def step(self, token):
+        return Computation(lambda: self.server.step(token))
+
+
+async def listen(live, max_reauth_ms=0, receive_bytes_max=1000, **limits):
     """Open a SASL listener, and connect to it."""
     rules = SaslRules(
-        servers={"PLAIN": lambda: PlainServer({"alice": "alice-secret"}), "SCRAM-SHA-256": scram},
+        servers={
+            "PLAIN": lambda: PlainServer({"alice": "alice-secret"}),
+            "SCRAM-SHA-256": scram,
+            "OAUTHBEARER": Slow,
+        },
         max_reauth_ms={"PLAIN": max_reauth_ms},
         receive_bytes_max=receive_bytes_max,
     )
     broker = live.broker
-    gate = Authentication(
-        broker.requests,
-        {"SECURE": rules},
-        now=lambda: read_clocks(live.clock),
-        call_later=live.loop.call_later,
-    )
-    server = Server(
+    server = live.server = Server(
         live.network,
-        gate,
-        ConnectionLimits(),
+        broker.requests,
+        ConnectionLimits(**limits),
         monotonic_ms=live.clock.monotonic_ms,
         soon=broker.turns.soon,
     )
+    gate = live.gate = Authentication(
+        server,
+        unauthenticated=server.unauthenticated,
+        note_refusal=broker.requests.note_refusal,
+        worker=LoopWorker(live.loop),
+        now=lambda: read_clocks(live.clock),
+        call_later=live.loop.call_later,
+    )
+    gate.set_rules("SECURE", rules)
+    server.in_front["SECURE"] = gate
     for name, protocol, port in (
         ("SECURE", "SASL_PLAINTEXT", PORT),
         ("OPEN", "PLAINTEXT", PORT + 1),
@@ -74,7 +108,10 @@ async def listen(live, max_reauth_ms=0, receive_bytes_max=1000):
 async def log_in(peer, token=ALICE, version=1):
     """The response to a PLAIN message."""
     handshake = await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    assert (handshake.error_code, handshake.mechanisms) == (0, ["PLAIN", "SCRAM-SHA-256"])
+    assert (handshake.error_code, handshake.mechanisms) == (
+        0,
+        ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"],
+    )
     return await peer.ask(SaslAuthenticateRequest(auth_bytes=token), version)
 
 
@@ -167,7 +204,7 @@ def test_a_mechanism_that_is_not_enabled():
 
         answer = await peer.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256"]
+        assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]
         await live.until(lambda: peer.closed)
 
     play(story)
@@ -274,5 +311,179 @@ def test_another_listener_is_open():
 
         assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
         assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    play(story)
+
+
+async def bearer_login(peer, token):
+    await peer.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    message = b"n,,\1auth=Bearer %b\1\1" % token
+    return peer.send(SaslAuthenticateRequest(auth_bytes=message), 1)
+
+
+def test_a_signature_is_checked_in_the_worker_and_later_requests_wait():
+    async def story(live):
+        peer = await listen(live)
+        answer = await bearer_login(peer, b"good")
+        described = peer.send(DescribeClusterRequest(), 1)
+        assert not answer.done(), "computed on the loop"
+
+        assert (await answer).error_code == 0
+        assert (await described).error_code == 0
+        assert peer.connection.session.principal == "User:alice"
+
+    play(story)
+
+
+def test_a_client_that_closes_while_its_token_is_checked():
+    async def story(live):
+        peer = await listen(live)
+        await bearer_login(peer, b"good")
+        peer.hang_up()
+        await asyncio.sleep(0.5)
+
+        assert len(live.server.unauthenticated) == 0
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+        assert live.failures == []
+
+    play(story)
+
+
+def test_a_token_that_is_refused_in_the_worker():
+    async def story(live):
+        peer = await listen(live)
+        answer = await (await bearer_login(peer, b"bad"))
+        assert b"invalid_token" in bytes(answer.auth_bytes)
+        last = await peer.ask(SaslAuthenticateRequest(auth_bytes=b"\1"), 1)
+        assert last.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        await live.until(lambda: peer.closed)
+
+    play(story)
+
+
+def test_a_failure_of_the_check_refuses_the_client(caplog):
+    async def story(live):
+        peer = await listen(live)
+        answer = await (await bearer_login(peer, b"broken"))
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        await live.until(lambda: peer.closed)
+
+    play(story)
+    assert "a message of an authentication could not be checked" in caplog.text
+
+
+def test_the_end_of_a_throttle_time_does_not_let_a_refused_client_go_on():
+    async def story(live):
+        peer = await listen(live)
+        await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        live.broker.requests.throttle(peer.connection, 20)
+        answer = peer.send(SaslAuthenticateRequest(auth_bytes=WRONG), 1)
+        peer.send(SaslAuthenticateRequest(auth_bytes=ALICE), 1, answered=False)
+        await asyncio.sleep(0.021)
+        live.broker.requests.throttle(peer.connection, 20)
+        await asyncio.sleep(0.021)
+        peer.connection.unmute(Mute.RATE)
+        assert not peer.transport.reading
+
+        assert (await answer).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        await live.until(lambda: peer.closed)
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+
+    play(story)
+
+
+def test_a_client_that_does_not_authenticate_in_time_is_closed():
+    async def story(live):
+        late = await listen(live, unauthenticated_ms_max=1000)
+        done = live.peer(PORT)
+        await log_in(done)
+        await asyncio.sleep(0.9)
+        await late.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        await asyncio.sleep(0.2)
+        live.server.drop_idle()
+        await asyncio.sleep(0.1)
+
+        assert (late.closed, done.closed) == (True, False)
+        assert len(live.server.unauthenticated) == 0
+
+    play(story)
+
+
+def test_clients_without_credentials_take_bounded_memory():
+    async def story(live):
+        first = await listen(
+            live, receive_bytes_max=524_288, unauthenticated_bytes_max=4 * CONNECTION_BYTES
+        )
+        await log_in(first)
+        peers = [live.peer(PORT) for _ in range(3)]
+        for peer in peers:
+            peer._to_send += (500_000).to_bytes(4, "big") + bytes(200_000)
+            peer.pump()
+        await asyncio.sleep(0.1)
+
+        assert sum(peer.closed for peer in peers) == 3
+        assert not first.closed
+        assert live.server.unauthenticated.memory_bytes == 0
+        assert live.server.unauthenticated.dropped_connections == 3
+
+    play(story)
+
+
+def test_what_happens_is_counted_by_listener():
+    async def story(live):
+        peer = await listen(live, max_reauth_ms=5000)
+        counts = live.gate.counts["SECURE"]
+        await log_in(peer, version=0)
+        await log_in(live.peer(PORT))
+        await log_in(live.peer(PORT), WRONG)
+        live.peer(PORT).send(DescribeClusterRequest(), 1, answered=False)
+        await asyncio.sleep(2)
+        await log_in(peer)
+        await asyncio.sleep(2)
+        await log_in(peer, WRONG)
+        expired = live.peer(PORT)
+        await log_in(expired)
+        await asyncio.sleep(6)
+        expired.send(DescribeClusterRequest(), 1, answered=False)
+
+        assert counts == AuthenticationCounts(
+            successful_authentication_total=3,
+            successful_authentication_no_reauth_total=1,
+            failed_authentication_total=2,
+            successful_reauthentication_total=1,
+            failed_reauthentication_total=1,
+            expired_connections_killed_count=1,
+        )
+
+    play(story)
+
+
+def test_a_refused_client_is_named_for_why_and_doctor():
+    async def story(live):
+        peer = await listen(live)
+        await peer.ask(ApiVersionsRequest(client_software_name="app", client_software_version="1"))
+        await log_in(peer, WRONG)
+
+        (client,) = live.broker.incidents.refusals
+        assert client == (
+            "authentication failed: wrong user name or password for 'alice'",
+            "10.0.0.7",
+            "peer",
+            "app 1",
+        )
+
+    play(story)
+
+
+def test_an_authenticated_connection_reports_to_the_server():
+    async def story(live):
+        peer = await listen(live)
+        await log_in(peer)
+        live.gate.frame = None  # not called any more
+
+        assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+        peer.hang_up()
+        await asyncio.sleep(0.1)
+        assert live.server.connection_count == 0
 
     play(story)

@@ -261,7 +261,7 @@ def test_the_first_request_after_the_expiry_closes_the_connection(event):
     assert peer(event) == [Serve()]
 
     peer.ms = 5001
-    assert peer(event) == [Close("the session of 'User:alice' has expired")]
+    assert peer(event) == [Close("the session of 'User:alice' has expired", has_expired=True)]
 
 
 @pytest.mark.parametrize("ms", [0, 4000, 5000, 5001, 50_000])
@@ -284,7 +284,7 @@ def test_at_most_once_a_second():
     peer.ms = 400
     assert peer(PLAIN) == [Serve()]
     peer.ms = 999
-    assert peer(PLAIN) == [Close("the session of 'User:alice' has expired")]
+    assert peer(PLAIN) == [Close("the session of 'User:alice' has expired", has_expired=True)]
 
 
 def test_no_other_request_is_handled_during_the_re_authentication():
@@ -340,7 +340,8 @@ def test_the_log_has_no_line_breaks_of_a_user_name():
     peer(PLAIN, TokenReceived(b"\0a\nb\0x"))
     peer.ms = 501
 
-    assert peer(OtherRequested("METADATA")) == [Close(r"the session of 'User:a\nb' has expired")]
+    (close,) = peer(OtherRequested("METADATA"))
+    assert close.reason == r"the session of 'User:a\nb' has expired"
 
 
 # ------------------------------------------------------------------------------------ properties

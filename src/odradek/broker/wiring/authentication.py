@@ -1,0 +1,208 @@
+"""How the SASL listeners of a broker authenticate their clients, as the options say.
+
+For each listener: `sasl.enabled.mechanisms`, and `listener.name.LISTENER.MECHANISM.OPTION` for
+`sasl.jaas.config`, `connections.max.reauth.ms` and `sasl.server.callback.handler.class`. A mistake
+prevents the start: a listener that refuses every client, or accepts clients by other rules than
+those that are written, would be found too late.
+"""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from odradek.broker.serving.authentication import Authentication
+from odradek.broker.serving.request_loop import RequestLoop
+from odradek.broker.serving.scram_credentials import ScramCredentials
+from odradek.broker.serving.worker import LoopWorker
+from odradek.broker.world import World
+from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
+from odradek.config.option import as_number, as_words
+from odradek.model.clock import read_clocks
+from odradek.model.errors import StartupError
+from odradek.net.server import Server
+from odradek.security.sasl.exchange import SaslRules
+from odradek.security.sasl.jaas import JaasError, LoginModule, parse_jaas
+from odradek.security.sasl.plain import PlainServer, plain_users
+from odradek.security.sasl.scram import SCRAM_HASHES, ScramServer, TokenCredential
+from odradek.security.sasl.step import SaslServer
+
+JAAS_CONFIG: Final = "sasl.jaas.config"
+_CALLBACK_HANDLER: Final = "sasl.server.callback.handler.class"
+_NONCE_BYTES: Final = 18
+# The login module of a mechanism, without its package, and what to write for it.
+_SCRAM: Final = (
+    "ScramLoginModule",
+    (
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="..." '
+        'password="...";'
+    ),
+)
+_MODULES: Final = {
+    "PLAIN": (
+        "PlainLoginModule",
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="...";',
+    ),
+    **dict.fromkeys(SCRAM_HASHES, _SCRAM),
+}
+
+
+class SaslSources(NamedTuple):
+    """What mechanisms need beside the options."""
+
+    scram: ScramCredentials
+    # The delegation token of a mechanism and an id; None: there is none.
+    tokens: Callable[[str, str], TokenCredential | None] = lambda _mechanism, _id: None
+
+
+def authentication_of(world: World, server: Server, requests: RequestLoop) -> Authentication:
+    """What authenticates the clients of SASL listeners; `open_sasl` gives it the rules."""
+    return Authentication(
+        server,
+        unauthenticated=server.unauthenticated,
+        note_refusal=requests.note_refusal,
+        worker=world.worker or LoopWorker(world.loop),
+        now=lambda: read_clocks(world.clock),
+        call_later=world.loop.call_later,
+    )
+
+
+def open_sasl(
+    config: BrokerConfig, authentication: Authentication, server: Server, sources: SaslSources
+) -> None:
+    """Authenticate the connections of all SASL listeners.
+
+    Raises:
+        StartupError: a listener's mechanisms cannot be used as they are configured.
+    """
+    # Drawn here once, because the salt of an unknown user must not change from login to login.
+    decoy_secret = secrets.token_bytes()
+    for point in config.listeners:
+        if uses_sasl(point.security_protocol):
+            rules = sasl_rules(config, point.listener, sources, decoy_secret)
+            authentication.set_rules(point.listener, rules)
+            server.in_front[point.listener] = authentication
+
+
+def uses_sasl(security_protocol: str) -> bool:
+    """Whether clients of a listener authenticate by SASL."""
+    return security_protocol.startswith("SASL_")
+
+
+def sasl_rules(
+    config: BrokerConfig, listener: str, sources: SaslSources, decoy_secret: bytes
+) -> SaslRules:
+    """The rules of one listener.
+
+    Raises:
+        StartupError: a mechanism cannot be used as it is configured.
+    """
+    mechanisms = enabled_mechanisms(config, listener)
+    return SaslRules(
+        servers={
+            mechanism: _server(config, listener, mechanism, sources, decoy_secret)
+            for mechanism in mechanisms
+        },
+        max_reauth_ms={
+            mechanism: _max_reauth_ms(config, listener, mechanism) for mechanism in mechanisms
+        },
+        failure_delay_ms=config.number("connection.failed.authentication.delay.ms"),
+        receive_bytes_max=_number(config, listener, "sasl.server.max.receive.size"),
+    )
+
+
+def enabled_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    """The mechanisms that a listener's clients may use.
+
+    Raises:
+        StartupError: one of them is not available, or there is none.
+    """
+    enabled = as_words(config.for_listener(listener, "sasl.enabled.mechanisms"))
+    missing = [each for each in enabled if each not in _MODULES]
+    if enabled and not missing:
+        return enabled
+    why = f"{', '.join(missing)} is not available here" if missing else "it names no mechanism"
+    raise StartupError(
+        f"listener {listener}: sasl.enabled.mechanisms={','.join(enabled)}: {why}; set "
+        f"{listener_option(listener, 'sasl.enabled.mechanisms')} to some of {', '.join(_MODULES)}"
+    )
+
+
+def login_module(config: BrokerConfig, listener: str, mechanism: str, *, needs: str) -> LoginModule:
+    """A mechanism's `sasl.jaas.config` on a listener; `needs` says what it has to contain.
+
+    Raises:
+        StartupError: it is not set, or is not of this mechanism.
+    """
+    name = mechanism_option(listener, mechanism, JAAS_CONFIG)
+    module, example = _MODULES[mechanism]
+    text = config.values.get(name)
+    if text is None:
+        raise StartupError(f"{name} is not set; {needs}, for example: {example}")
+    try:
+        parsed = parse_jaas(str(text))
+    except JaasError as error:
+        raise StartupError(f"{name}: {error}; for example: {example}") from None
+    if parsed.module.rpartition(".")[2] != module:
+        raise StartupError(f"{name}: {parsed.module} cannot be used for {mechanism}: use {module}")
+    return parsed
+
+
+def listener_option(listener: str, name: str) -> str:
+    """The name of an option for one listener."""
+    return f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+
+
+def mechanism_option(listener: str, mechanism: str, name: str) -> str:
+    """The name of an option for one mechanism of one listener."""
+    return listener_option(listener, f"{mechanism.lower()}.{name}")
+
+
+# ------------------------------------------------------------------------------------- inside
+
+
+def _server(
+    config: BrokerConfig,
+    listener: str,
+    mechanism: str,
+    sources: SaslSources,
+    decoy_secret: bytes,
+) -> Callable[[], SaslServer]:
+    _refuse_callback_handler(config, listener, mechanism)
+    if mechanism == "PLAIN":
+        needs = "PLAIN has its users there"
+        users = plain_users(login_module(config, listener, mechanism, needs=needs))
+        if not users:
+            name = mechanism_option(listener, mechanism, JAAS_CONFIG)
+            raise StartupError(f'{name} has no user: add user_NAME="PASSWORD" for each')
+        return partial(PlainServer, users)
+    return lambda: ScramServer(
+        mechanism,
+        credentials=partial(sources.scram.credential, mechanism),
+        tokens=partial(sources.tokens, mechanism),
+        nonce=secrets.token_urlsafe(_NONCE_BYTES),
+        decoy_secret=decoy_secret,
+    )
+
+
+def _refuse_callback_handler(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    for name in (
+        mechanism_option(listener, mechanism, _CALLBACK_HANDLER),
+        listener_option(listener, _CALLBACK_HANDLER),
+        _CALLBACK_HANDLER,
+    ):
+        if config.values.get(name) is not None:
+            raise StartupError(
+                f"{name}={config.values[name]}: classes of Java are not loaded here; remove it, "
+                f"or disable {mechanism}"
+            )
+
+
+def _max_reauth_ms(config: BrokerConfig, listener: str, mechanism: str) -> int:
+    name = "connections.max.reauth.ms"
+    own = mechanism_option(listener, mechanism, name)
+    return config.number(own) if own in config.values else _number(config, listener, name)
+
+
+def _number(config: BrokerConfig, listener: str, name: str) -> int:
+    return as_number(config.for_listener(listener, name), name)

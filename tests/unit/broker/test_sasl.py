@@ -1,0 +1,298 @@
+"""SASL listeners of a whole broker: who logs in, by the options and by the credentials stored."""
+
+import asyncio
+import hashlib
+import logging
+
+import pytest
+from tests.unit.broker.live import play
+from tests.unit.broker.test_server import refused
+
+from odradek.client.security.protocol import AuthenticationError, authenticate
+from odradek.client.settings import Security
+from odradek.coord.layout_config import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    ConfigEntity,
+    encode_config,
+    encode_config_change,
+)
+from odradek.coord.memory import MemoryStore
+from odradek.coord.store import Create, SetData
+from odradek.model.errors import ErrorCode
+from odradek.net.unauthenticated import CONNECTION_BYTES
+from odradek.security.sasl.scram import derive
+from odradek.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+PORT = 9093
+PACKAGE = "org.apache.kafka.common.security"
+PLAIN_USERS = f'{PACKAGE}.plain.PlainLoginModule required user_alice="alice-secret";'
+OPTIONS = {
+    "listeners": "PLAINTEXT://b0:9092,SECURE://b0:9093",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.secure.plain.sasl.jaas.config": PLAIN_USERS,
+}
+NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+async def log_in(live, mechanism, user="alice", password="alice-secret"):
+    """Log in as our client does. Returns the peer.
+
+    Raises:
+        AuthenticationError: the broker refuses.
+    """
+    peer = live.peer(PORT)
+    shake = await peer.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
+    assert shake.error_code == 0
+
+    async def send(token):
+        answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+        if answer.error_code:
+            raise AuthenticationError(answer.error_message)
+        return bytes(answer.auth_bytes)
+
+    jaas = f'{PACKAGE}.plain.PlainLoginModule required username="{user}" password="{password}";'
+    security = Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, jaas_config=jaas)
+    await authenticate(security, send)
+    assert peer.connection.session.principal == f"User:{user}"
+    assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+    return peer
+
+
+async def is_refused(live, mechanism, user="alice", password="alice-secret"):
+    with pytest.raises(AuthenticationError, match="invalid credentials with SASL mechanism"):
+        await log_in(live, mechanism, user, password)
+    return True
+
+
+def credential(mechanism, password):
+    algorithm = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), b"salt", 4096)
+    return derive(mechanism, b"salt", salted, 4096)
+
+
+async def set_password(live, mechanism, password, user="alice"):
+    algorithm = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), b"pepper", 4096)
+    upsertion = ScramCredentialUpsertion(
+        name=user,
+        mechanism=NUMBERS[mechanism],
+        iterations=4096,
+        salt=b"pepper",
+        salted_password=salted,
+    )
+    await altered(live, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+
+
+async def altered(live, request):
+    response = await live.peer().ask(request)
+    assert [result.error_code for result in response.results] == [0]
+    await asyncio.sleep(0.5)  # simulated: the notification
+
+
+async def stored(live, user, options, *, is_new=True):
+    """What Apache Kafka's `kafka-configs --zookeeper` writes."""
+    entity = ConfigEntity((("users", user),))
+    store = MemoryStore(live.tree)
+    await store.open()
+    if is_new:
+        await store.create(entity.path, encode_config(options), make_parents=True)
+    else:
+        await store.multi([SetData(entity.path, encode_config(options))])
+    notice = f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}"
+    await store.multi([Create(notice, encode_config_change(entity), sequential=True)])
+    await store.close()
+    await asyncio.sleep(0.5)
+
+
+def test_users_of_plain_are_options_of_the_listener():
+    async def story(live):
+        await log_in(live, "PLAIN")
+        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+            await log_in(live, "PLAIN", password="wrong")
+        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+            await log_in(live, "PLAIN", user="bob")
+
+    play(story, **OPTIONS)
+
+
+@pytest.mark.parametrize("mechanism", NUMBERS)
+def test_a_scram_user_is_made_changed_and_deleted(mechanism):
+    async def story(live):
+        assert await is_refused(live, mechanism)
+        await set_password(live, mechanism, "alice-secret")
+        before = await log_in(live, mechanism)
+        assert await is_refused(live, mechanism, password="wrong")
+
+        await set_password(live, mechanism, "another")
+        assert await is_refused(live, mechanism)
+        await log_in(live, mechanism, password="another")
+        assert (await before.ask(DescribeClusterRequest(), 1)).error_code == 0
+
+        deletion = ScramCredentialDeletion(name="alice", mechanism=NUMBERS[mechanism])
+        await altered(live, AlterUserScramCredentialsRequest(deletions=[deletion]))
+        assert await is_refused(live, mechanism, password="another")
+
+    play(story, **OPTIONS)
+
+
+def test_a_user_has_a_credential_for_each_mechanism():
+    async def story(live):
+        await set_password(live, "SCRAM-SHA-512", "alice-secret")
+
+        await log_in(live, "SCRAM-SHA-512")
+        assert await is_refused(live, "SCRAM-SHA-256")
+
+    play(story, **OPTIONS)
+
+
+def test_users_that_kafkas_tool_stores_log_in_also_after_a_restart():
+    async def story(live):
+        text = credential("SCRAM-SHA-256", "x").text()
+        await stored(live, "mr. x/y", {"SCRAM-SHA-256": text, "producer_byte_rate": "1000000"})
+        await log_in(live, "SCRAM-SHA-256", "mr. x/y", "x")
+
+        await live.restart()
+        await log_in(live, "SCRAM-SHA-256", "mr. x/y", "x")
+        await stored(live, "mr. x/y", {"producer_byte_rate": "1000000"}, is_new=False)
+        assert await is_refused(live, "SCRAM-SHA-256", "mr. x/y", "x")
+
+    play(story, **OPTIONS)
+
+
+def test_a_stored_credential_that_is_invalid_refuses_its_user_alone(caplog):
+    async def story(live):
+        await stored(live, "bob", {"SCRAM-SHA-256": "salt=c2VjcmV0,iterations=4096"})
+        await set_password(live, "SCRAM-SHA-256", "alice-secret")
+
+        assert await is_refused(live, "SCRAM-SHA-256", "bob")
+        await log_in(live, "SCRAM-SHA-256")
+
+    play(story, **OPTIONS)
+    assert "user 'bob' cannot log in: the SCRAM-SHA-256 credential is not salt" in caplog.text
+    assert "c2VjcmV0" not in caplog.text
+
+
+def test_the_other_listener_stays_open_and_its_frames_go_to_the_server():
+    async def story(live):
+        peer = live.peer()
+        assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
+        assert peer.connection._handler is live.broker.server
+        shake = await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert shake.error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+    play(story, **OPTIONS)
+
+
+def test_a_session_has_the_lifetime_of_its_listener_and_mechanism():
+    options = {
+        "connections.max.reauth.ms": "50000",
+        "listener.name.secure.connections.max.reauth.ms": "40000",
+        "listener.name.secure.plain.connections.max.reauth.ms": "3000",
+    }
+
+    async def story(live):
+        peer = live.peer(PORT)
+        await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret")
+        assert (await peer.ask(token, 2)).session_lifetime_ms == 3000
+        await set_password(live, "SCRAM-SHA-256", "alice-secret")
+        peer = await log_in(live, "SCRAM-SHA-256")
+        assert peer.connection in live.broker.authentication._states
+
+    play(story, **OPTIONS, **options)
+
+
+def test_log_ins_are_metrics_by_listener():
+    async def story(live):
+        await log_in(live, "PLAIN")
+        assert await is_refused(live, "SCRAM-SHA-256")
+        await live.until(lambda: len(live.broker.server.unauthenticated) == 0)
+        live.peer(PORT)
+        metrics = live.broker.metrics
+
+        def of(name):
+            return dict(metrics.read_gauges[f"kafka_server_socket_server_metrics_{name}"]())
+
+        assert of("successful_authentication_total") == {("SECURE",): 1}
+        assert of("failed_authentication_total") == {("SECURE",): 1}
+        assert metrics.read_gauge["odradek_connections_unauthenticated"]() == 1
+        assert metrics.read_gauge["odradek_connections_unauthenticated_bytes"]() == CONNECTION_BYTES
+
+    play(story, **OPTIONS)
+
+
+# -------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI"},
+            (
+                "listener SECURE: sasl.enabled.mechanisms=GSSAPI: GSSAPI is not available here; "
+                "set listener.name.secure.sasl.enabled.mechanisms to some of PLAIN"
+            ),
+        ),
+        (
+            {"listener.name.secure.sasl.enabled.mechanisms": "PLAIN,PLAYN"},
+            "PLAYN is not available here",
+        ),
+        ({"sasl.enabled.mechanisms": ""}, "it names no mechanism"),
+        (
+            {"listener.name.secure.plain.sasl.jaas.config": f"{PACKAGE}.X required a"},
+            "listener.name.secure.plain.sasl.jaas.config: sasl.jaas.config: after 0 options",
+        ),
+        (
+            {
+                "listener.name.secure.plain.sasl.jaas.config": (
+                    f'{PACKAGE}.scram.ScramLoginModule required user_a="hidden";'
+                )
+            },
+            "ScramLoginModule cannot be used for PLAIN: use PlainLoginModule",
+        ),
+        (
+            {
+                "listener.name.secure.plain.sasl.jaas.config": (
+                    f'{PACKAGE}.plain.PlainLoginModule required username="a" password="hidden";'
+                )
+            },
+            'has no user: add user_NAME="PASSWORD" for each',
+        ),
+        (
+            {"listener.name.secure.plain.sasl.server.callback.handler.class": "com.example.X"},
+            "com.example.X: classes of Java are not loaded here",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_mistake_prevents_the_start_and_says_what_to_do(options, reason, caplog):
+    async def story(live):
+        found = await refused(live, **options)
+        assert reason in found
+        assert "hidden" not in found
+
+    with caplog.at_level(logging.DEBUG):
+        play(story, **OPTIONS)
+    assert "hidden" not in caplog.text
+
+
+def test_plain_needs_its_users():
+    async def story(live):
+        found = await refused(live, **{"sasl.enabled.mechanisms": "PLAIN"})
+        assert (
+            "listener.name.secure.plain.sasl.jaas.config is not set; PLAIN has its users" in found
+        )
+        assert 'user_alice="..."' in found
+
+    options = {name: value for name, value in OPTIONS.items() if "jaas" not in name}
+    play(story, **{**options, "sasl.enabled.mechanisms": "SCRAM-SHA-256"})
