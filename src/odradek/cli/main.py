@@ -52,6 +52,21 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "doctor": Command(
         "odradek.cli.odradek.doctor", "doctor", "Report what is wrong with a cluster."
     ),
+    "user": Command(
+        "odradek.cli.odradek.access.users", "user", "Add, list and remove users with passwords."
+    ),
+    "allow": Command(
+        "odradek.cli.odradek.access.permissions", "allow", "Give a user a permission."
+    ),
+    "deny": Command(
+        "odradek.cli.odradek.access.permissions", "deny", "Deny a user what others may do."
+    ),
+    "revoke": Command(
+        "odradek.cli.odradek.access.permissions", "revoke", "Take a permission or a denial back."
+    ),
+    "permissions": Command(
+        "odradek.cli.odradek.access.permissions", "permissions", "List who may do what."
+    ),
     "server-start": Command(
         "odradek.cli.odradek.server_start", "server_start", "Run one broker in the foreground."
     ),

@@ -6,6 +6,8 @@
     D/broker-N/server.properties    one broker's options: the user may edit them
     D/broker-N/data/                its log directory, in Kafka's format
     D/logs/broker-N.log             its output
+    D/secrets/                      of a secure cluster: keys and certificates of CA and brokers
+    D/clients/                      of a secure cluster: what clients need, one file for each user
 
 `cluster.json` is replaced atomically, so a reader finds the old one or the new one and needs no
 lock. Everything else about a broker is in its properties file only.
@@ -78,6 +80,27 @@ class ClusterDirectory:
     @property
     def coordination(self) -> pathlib.Path:
         return self.path / "coordination.db"
+
+    @property
+    def secrets(self) -> pathlib.Path:
+        return self.path / "secrets"
+
+    @property
+    def authority(self) -> pathlib.Path:
+        """The certificate of the cluster's own CA."""
+        return self.secrets / "ca.pem"
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether `up --secure` has made this cluster secure: its brokers listen with SASL_SSL."""
+        if not self.authority.exists():
+            return False
+        lines = self.properties_file(0).read_text().splitlines()
+        return any(line.startswith("listeners=SASL_SSL://") for line in lines)
+
+    @property
+    def clients(self) -> pathlib.Path:
+        return self.path / "clients"
 
     def log(self, broker_id: int) -> pathlib.Path:
         return self.path / "logs" / f"broker-{broker_id}.log"
@@ -174,9 +197,13 @@ class ClusterDirectory:
         return log
 
 
-def replace_text(file: pathlib.Path, text: str) -> None:
+def replace_text(file: pathlib.Path, text: str, *, is_secret: bool = False) -> None:
+    """Replace a file atomically; a secret one is readable by its owner only, from its creation."""
     new = file.with_name(file.name + ".new")
-    with new.open("w") as output:
+    new.unlink(missing_ok=True)
+    mode = 0o600 if is_secret else 0o666
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w") as output:
         output.write(text)
         output.flush()
         os.fsync(output.fileno())

@@ -4,8 +4,10 @@ A new cluster's files get the options below. In a file that exists only those op
 that the command line names.
 
     broker.id                                   0, 1, 2 ...
-    listeners                                   PLAINTEXT on --host, --port + id or a free port
-    odradek.http.host, odradek.http.port        likewise, for metrics and health
+    listeners                                   PLAINTEXT on --host, --port + id or a free port;
+                                                SASL_SSL with --secure
+    odradek.http.host, odradek.http.port        likewise, for metrics and health; with --secure on
+                                                the loopback interface
     log.dirs                                    D/broker-N/data
     odradek.store.path                          D/coordination.db, one for all brokers
     zookeeper.connect                           --zookeeper, in the place of the former
@@ -13,6 +15,8 @@ that the command line names.
     offsets.topic.replication.factor            min(3, brokers)
     transaction.state.log.replication.factor    min(3, brokers)
     transaction.state.log.min.isr               min(2, brokers)
+
+With --secure also the options of `secure_options`. A file that has such listeners keeps them.
 """
 
 import errno
@@ -27,6 +31,9 @@ from odradek.config.properties import parse, render
 from odradek.local.directory import ClusterDirectory, LocalError, replace_text
 
 BROKERS_MAX: Final = 100
+PLAIN: Final = "PLAINTEXT"
+SECURE: Final = "SASL_SSL"
+LOOPBACK: Final = "127.0.0.1"
 _OWN_KEYS: Final = {
     "broker.id": "brokers are numbered from 0 by --brokers",
     "listeners": "use --host and --port",
@@ -54,6 +61,7 @@ class UpOptions:
     http_port: int | None = None
     racks: tuple[str, ...] = ()  # broker N is in rack N modulo their number
     zookeeper: str | None = None
+    secure: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,31 +97,50 @@ class UpOptions:
                 raise LocalError(f"{key}: not to be set here, {_OWN_KEYS[key]}")
 
 
-def write_options(directory: ClusterDirectory, wanted: UpOptions, *, brokers: int) -> None:
-    """Write or amend the properties file of each broker."""
-    host = wanted.host or "127.0.0.1"
+def write_options(
+    directory: ClusterDirectory,
+    wanted: UpOptions,
+    *,
+    brokers: int,
+    secured: Mapping[int, Mapping[str, str]] = {},
+) -> None:
+    """Write or amend the properties file of each broker.
+
+    `secured` are the options of brokers whose files become those of a secure cluster.
+    """
+    host = wanted.host or LOOPBACK
     ports = free_ports(host, 2 * brokers)
-    for broker_id in range(brokers):
+    # Broker 0 last: its file shows whether the cluster is secure, also after an interruption.
+    for broker_id in reversed(range(brokers)):
         file = directory.properties_file(broker_id)
+        text = file.read_text() if file.exists() else _HEADER
         is_new = not file.exists()
         options = _first(directory, broker_id, brokers) if is_new else {}
+        former = parse(text).get("listeners", "")
+        is_secure = broker_id in secured or former.startswith(f"{SECURE}://")
         if is_new or wanted.port or wanted.host:
             port = wanted.port + broker_id if wanted.port else ports[2 * broker_id]
-            options["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
+            options["listeners"] = f"{PLAIN}://{_bracketed(host)}:{port}"
+        elif broker_id in secured:
+            options["listeners"] = former
+        if is_secure and "listeners" in options:
+            options["listeners"] = options["listeners"].replace(f"{PLAIN}://", f"{SECURE}://")
         if is_new or wanted.http_port or wanted.host:
             port = wanted.http_port + broker_id if wanted.http_port else ports[2 * broker_id + 1]
-            options |= {"odradek.http.host": host, "odradek.http.port": str(port)}
+            http = LOOPBACK if is_secure else host
+            options |= {"odradek.http.host": http, "odradek.http.port": str(port)}
         if wanted.racks:
             options["broker.rack"] = wanted.racks[broker_id % len(wanted.racks)]
         if wanted.zookeeper:
             options["zookeeper.connect"] = wanted.zookeeper
-        options |= wanted.properties
+        options |= {**secured.get(broker_id, {}), **wanted.properties}
         if "log.dirs" in wanted.properties:
             options["log.dirs"] = _log_dirs(
                 wanted.properties["log.dirs"], directory.broker(broker_id), brokers=brokers
             )
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(file, amend(_HEADER if is_new else file.read_text(), options))
+        # The brokers' password is in the file of a secure one.
+        replace_text(file, amend(text, options), is_secret=is_secure)
 
 
 def read_log_dirs(directory: ClusterDirectory, broker_id: int) -> list[str]:

@@ -90,7 +90,7 @@ class Supervisor:
             state = self._directory.load() or ClusterRecord(up=False, brokers={})
             self._refuse_second(state)
             brokers = _count(state, options)
-            write_options(self._directory, options, brokers=brokers)
+            self._write_options(options, brokers)
             state.brokers = {i: state.brokers.get(i, BrokerRecord()) for i in range(brokers)}
             state.up = True
             pipes = self._spawn(state, range(brokers))
@@ -99,6 +99,7 @@ class Supervisor:
         except BaseException:
             self.down()
             raise
+        self._refresh_clients()
 
     def down(self) -> None:
         """Stop every broker cleanly; kill and report those that do not stop in time."""
@@ -193,8 +194,14 @@ class Supervisor:
             if record.process and processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} runs already (pid {record.process.pid})")
             state.up = True
+            if self._directory.is_secured:
+                from odradek.local.secure import renew  # noqa: PLC0415 - of secure clusters only
+
+                for line in renew(self._directory, [broker_id]):
+                    self._say(line)
             pipes = self._spawn(state, [broker_id])
         self._await(pipes)
+        self._refresh_clients()
 
     def stop(self, broker_id: int) -> None:
         """Stop a broker cleanly (SIGTERM) and wait for its end."""
@@ -249,6 +256,21 @@ class Supervisor:
         self._directory.expect()  # refuses before a lock file is left where there is no cluster
         with self._directory.locked():
             yield self._directory.expect()
+
+    def _write_options(self, options: UpOptions, brokers: int) -> None:
+        if not options.secure and not self._directory.is_secured:
+            write_options(self._directory, options, brokers=brokers)
+            return
+        from odradek.local.secure import write_secure_options  # noqa: PLC0415
+
+        write_secure_options(self._directory, options, brokers=brokers, say=self._say)
+
+    def _refresh_clients(self) -> None:
+        """Correct the addresses in the files of clients: the brokers may serve at others."""
+        if self._directory.is_secured:
+            from odradek.local.secure import refresh_clients  # noqa: PLC0415
+
+            refresh_clients(self._directory, self.status()["bootstrap"])
 
     def _record(self, state: ClusterRecord, broker_id: int) -> BrokerRecord:
         if broker_id not in state.brokers:

@@ -4,6 +4,7 @@ With `--dir` a broker's process is on this machine and `odradek start 1 --dir D`
 `--bootstrap-server` it is on a host of its own, and has to be started there.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -51,11 +52,17 @@ class Caller:
     options: str = ""  # further arguments of `odradek start` and the like: " --dir D"
     local: Mapping[int, str] = field(default_factory=dict)  # broker: running, paused, killed ...
     ends: Mapping[int, str] = field(default_factory=dict)  # broker: why its process ended
+    config: str = ""  # the file of client properties with which this cluster was asked
+
+    @property
+    def server(self) -> str:
+        """The flags that name this cluster in any command, after a blank."""
+        where = f" --bootstrap-server {self.bootstrap}" if self.bootstrap else ""
+        return f"{where} --command-config {shlex.quote(self.config)}" if self.config else where
 
     def kafka(self, tool: str, arguments: str) -> str:
         """One of Kafka's tools, for this cluster."""
-        where = f"--bootstrap-server {self.bootstrap} " if self.bootstrap else ""
-        return f"{tool} {where}{arguments}"
+        return f"{tool}{self.server} {arguments}"
 
     def odradek(self, verb: str, broker: int) -> str:
         """A command of `odradek` for a broker on this machine."""

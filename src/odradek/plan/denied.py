@@ -47,7 +47,7 @@ class DeniedRequest(NamedTuple):
     def __str__(self) -> str:
         host = "a host that no ACL names" if self.host is None else self.host
         return (
-            f"{self.principal} from {host}: {words(self.operation)} on {_described(self.resource)}"
+            f"{self.principal} from {host}: {words(self.operation)} on {described(self.resource)}"
         )
 
 
@@ -135,14 +135,14 @@ def _explained(
         return lines
     left = list(bindings)
     while decision.binding is not None and not decision.allowed:
-        lines.append(f"to remove that ACL: {_command(decision.binding, caller, 'remove')}")
+        lines.append(f"to remove that ACL: {acl_command(decision.binding, caller, 'remove')}")
         left.remove(decision.binding)
         decision = _acls(left).decide(settings, requester, asked.operation, kind, name)
         if decision.rule is AclRule.DENY:
             lines.append(f"then it is still denied, because {_reason(*decision[1:], settings)}")
     if not decision.allowed:
         allow = AclEntry(asked.principal, asked.host or WILDCARD, asked.operation, allowed=True)
-        lines.append(f"to allow it: {_command(Binding(asked.resource, allow), caller, 'add')}")
+        lines.append(f"to allow it: {acl_command(Binding(asked.resource, allow), caller, 'add')}")
     return lines
 
 
@@ -158,7 +158,7 @@ def _reason(rule: AclRule, binding: Binding | None, settings: AclSettings) -> st
         entry = binding.entry
         return (
             f"this ACL {'allows' if entry.allowed else 'denies'} it: {words(entry.operation)} of "
-            f"{entry.principal} from host {entry.host} on {_described(binding.pattern)}"
+            f"{entry.principal} from host {entry.host} on {described(binding.pattern)}"
         )
     if rule is AclRule.SUPER_USER:
         return "super.users names this principal"
@@ -168,7 +168,8 @@ def _reason(rule: AclRule, binding: Binding | None, settings: AclSettings) -> st
     return "ACLs are on this resource, and none of them allows this to this principal and host"
 
 
-def _described(pattern: ResourcePattern) -> str:
+def described(pattern: ResourcePattern) -> str:
+    """A resource, or those of a pattern, in words."""
     kind = words(pattern.resource_type)
     if pattern.resource_type is ResourceType.CLUSTER:
         return "the cluster"
@@ -177,13 +178,23 @@ def _described(pattern: ResourcePattern) -> str:
     return f"every {kind}" if pattern.name == WILDCARD else f"{kind} {pattern.name}"
 
 
-def _command(binding: Binding, caller: Caller, action: str) -> str:
-    pattern, entry = binding
+def acl_command(binding: Binding, caller: Caller, action: str) -> str:
+    """The call of `kafka-acls` that adds or removes (`action`) an ACL."""
+    return acls_command(binding.pattern, [binding.entry], caller, action)
+
+
+def acls_command(
+    pattern: ResourcePattern, entries: Sequence[AclEntry], caller: Caller, action: str
+) -> str:
+    """The same for entries that differ in their operations only."""
+    entry = entries[0]
     verb = "allow" if entry.allowed else "deny"
     arguments = [f"--{action}", f"--{verb}-principal", entry.principal]
     if entry.host != WILDCARD:
         arguments += [f"--{verb}-host", entry.host]
-    arguments += ["--operation", words(entry.operation), _FLAGS[pattern.resource_type]]
+    for each in entries:
+        arguments += ["--operation", words(each.operation)]
+    arguments.append(_FLAGS[pattern.resource_type])
     if pattern.resource_type is not ResourceType.CLUSTER:
         arguments.append(pattern.name)
     if pattern.prefixed:

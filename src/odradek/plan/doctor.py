@@ -134,14 +134,13 @@ def _under_min(
 def _under_replicated(
     facts: ClusterFacts, away: Sequence[int], partitions: Sequence[TopicPartition]
 ) -> Finding:
-    where = f" --bootstrap-server {facts.caller.bootstrap}" if facts.caller.bootstrap else ""
     return Finding(
         Severity.WARNING,
         "under-replicated",
         named(partitions),
         f"{facts.away(away)}: its replicas miss new records",
         f"{facts.caller.bring_all_back(away)}; or, if it stays away: odradek plan drain "
-        f"{','.join(map(str, away))}{where}",
+        f"{','.join(map(str, away))}{facts.caller.server}",
     )
 
 
@@ -181,7 +180,7 @@ def _look(facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[Topi
     if paused:
         return facts.caller.bring_all_back(paused)
     first = min(partitions)
-    where = facts.caller.options or f" --bootstrap-server {facts.caller.bootstrap}"
+    where = facts.caller.options or facts.caller.server
     return (
         "it ends by itself when they have caught up; how far they are: odradek why topic "
         f"{first.topic} --partition {first.partition}{where}"
@@ -246,7 +245,7 @@ def _racks(facts: ClusterFacts) -> Iterator[Finding]:
             "same-rack",
             named(shared),
             f"replicas share a rack though there are {count}: the loss of one rack takes several",
-            f"odradek plan rebalance --bootstrap-server {facts.caller.bootstrap}",
+            f"odradek plan rebalance{facts.caller.server}",
         )
 
 
@@ -308,8 +307,7 @@ def _moving(facts: ClusterFacts) -> Finding:
         "kafka-reassign-partitions that began it was interrupted, the moves go on, the rest of the "
         "plan is not started, and the throttle stays",
         "run the same odradek plan --execute again, which continues from here and clears the "
-        f"throttle; or cancel it: odradek plan rebalance --cancel --bootstrap-server "
-        f"{facts.caller.bootstrap}",
+        f"throttle; or cancel it: odradek plan rebalance --cancel{facts.caller.server}",
     )
 
 

@@ -62,7 +62,7 @@ def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenProducer
 
 def _groups(facts: ClusterFacts) -> Iterator[Finding]:
     lag = {group.name: group.lag for group in facts.groups}
-    where = facts.caller.options or f" --bootstrap-server {facts.caller.bootstrap}"
+    where = facts.caller.options or facts.caller.server
     oldest_ms = facts.wall_ms - facts.patience_ms
     for group in sorted(facts.coordinated, key=lambda g: str(g["group"])):
         name, since_ms = group["group"], group["since_ms"]

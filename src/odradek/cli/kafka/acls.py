@@ -113,7 +113,7 @@ def _on_cluster(servers: str, properties: Mapping[str, str], work: "_Work", flag
     call = next(call for flag, call in _CALLS.items() if flags.has(flag))
     try:
         return with_cluster(
-            servers, properties, lambda cluster: work(_ClusterRights(cluster)), call=call
+            servers, properties, lambda cluster: work(ClusterRights(cluster)), call=call
         )
     except NoBrokerError:
         work.announce()
@@ -395,7 +395,7 @@ class Rights(Protocol):
         """Remove the ACLs that match one of the filters."""
 
 
-class _ClusterRights:
+class ClusterRights:
     """The ACLs of a cluster, through requests to its brokers."""
 
     def __init__(self, cluster: Cluster) -> None:

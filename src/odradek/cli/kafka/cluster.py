@@ -44,7 +44,7 @@ def command_line() -> CommandLine:
     for verb, text in texts.items():
         sub = parser.verb(verb, text)
         connection(sub, "b", "C")
-        sub.value("config", "c", metavar="file", help="Client properties.")
+        sub.value("config", "c", "command-config", metavar="file", help="Client properties.")
         if verb == "unregister":
             sub.value("id", "i", metavar="ID", help="The broker.", read=integer, required=True)
     return parser

@@ -60,7 +60,10 @@ def command_line() -> Parser:
         "elections supported are preferred replicas and unclean replicas."
     )
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("admin.config", metavar="file", help="Client properties, one key=value a line.")
+    parser.value(
+        "admin.config", "command-config", metavar="file",
+        help="Client properties, one key=value a line.",
+    )  # fmt: skip
     parser.value("election-type", metavar="type", help="preferred, or unclean (may lose records).")
     parser.value("topic", metavar="name", help="The topic; with --partition.")
     parser.value("partition", metavar="number", help="The partition of --topic.")

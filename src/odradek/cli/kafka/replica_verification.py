@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from odradek.cli.connect import properties_of
 from odradek.cli.failures import ToolError, log_line
 from odradek.cli.kafka.clients.client_flags import check_addresses, unmade, usage_for_bad_flags
 from odradek.cli.kafka.support.flags import Parser
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str]) -> int:
             begin=-1 if (begin := flags.integer("time", bits=64)) is None else begin,
         )
         settings = ClientSettings.from_properties(
-            {"bootstrap.servers": servers}, client_id="ReplicaVerificationTool"
+            {**properties_of(flags.value("command-config")), "bootstrap.servers": servers},
+            client_id="ReplicaVerificationTool",
         )
         return asyncio.run(verification.run(settings))
     except (OdradekError, ConnectionError) as error:
@@ -81,6 +83,7 @@ def command_line() -> Parser:
     parser = Parser("Validate that all replicas for a set of topics have the same data.")
     parser.common()
     parser.value("broker-list", metavar="host:port,...", help="Brokers to connect to. Required.")
+    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
     parser.value("topics-include", metavar="regex", help="The topics (.*).")
     parser.value("topic-white-list", metavar="regex", help="As --topics-include (deprecated).")
     parser.value("fetch-size", metavar="bytes", help="Bytes of one partition in a fetch (1048576).")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from odradek.cli.odradek import why_log
-from odradek.cli.odradek.local import DEFAULT_DIR, say
+from odradek.cli.odradek.local import DEFAULT_DIR, admin_file, say
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
@@ -64,6 +64,7 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
         Caller(
             bootstrap=report["bootstrap"] or "",
             options="" if str(path) == DEFAULT_DIR else f" --dir {path}",
+            config=admin_file(path) or "",
             local=states,
             ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},
         )
@@ -93,8 +94,8 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
     return asked
 
 
-async def ask_cluster(cluster: Cluster, servers: str, wanted: Mapping[str, Query]) -> Asked:
-    asked = Asked(Caller(bootstrap=servers))
+async def ask_cluster(cluster: Cluster, caller: Caller, wanted: Mapping[str, Query]) -> Asked:
+    asked = Asked(caller)
     await cluster.refresh()
 
     async def ask(broker: int) -> None:

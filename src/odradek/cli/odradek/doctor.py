@@ -21,6 +21,7 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, facts_of
+from odradek.plan.commands import Caller
 from odradek.plan.doctor import diagnose
 from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, ClusterFacts, Finding, Severity
 
@@ -68,6 +69,7 @@ def doctor(
     limits = {"patience_ms": int(1000 * patience), "disk_percent": disk_percent}
     asked = ask_directory(path, _WANTED) if servers is None else None
     if asked is not None:
+        command_config = command_config or asked.caller.config or None
         servers = ",".join(_bound(asked).values()) or asked.caller.bootstrap
         asked.caller = replace(asked.caller, bootstrap=servers)
         if not asked.reports:
@@ -78,7 +80,8 @@ def doctor(
         if asked is not None:
             found, answers_at = asked, _bound(asked)
         else:
-            found = await ask_cluster(cluster, servers, _WANTED)
+            caller = Caller(bootstrap=servers, config=command_config or "")
+            found = await ask_cluster(cluster, caller, _WANTED)
             answers_at = await _seed(cluster, found)
         facts = await facts_of(cluster, _reported(found, answers_at, limits))
         return _show(facts, as_json=as_json)

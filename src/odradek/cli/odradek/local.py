@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from odradek.local.client_files import ADMIN, ClientFiles
 from odradek.local.directory import ClusterDirectory
 from odradek.local.supervisor import Supervisor
 
@@ -38,6 +39,12 @@ dir_option = _dir_option("The cluster's directory.")
 unless_server_dir_option = _dir_option(
     "The directory of the cluster on this machine, if no server is named."
 )
+
+
+def admin_file(path: pathlib.Path) -> str | None:
+    """The properties of the administrator of a secure cluster in this directory."""
+    file = ClientFiles(path / "clients").java(ADMIN)
+    return str(file) if file.is_file() else None
 
 
 def _verb(name: str, act: Callable[[Supervisor, int], None], text: str) -> click.Command:
@@ -85,3 +92,5 @@ def status(path: pathlib.Path, *, as_json: bool) -> None:
     if report["http"]:
         print(f"metrics     {report['http']}/metrics")
     print(f"connect to  {report['bootstrap'] or '- (never started)'}")
+    if (administrator := admin_file(path)) is not None:
+        print(f"as          {administrator}, or another user of that folder")

@@ -32,6 +32,7 @@ from odradek.cli.odradek.plan_tables import (
     reassignment,
     replicas_table,
 )
+from odradek.cli.odradek.where import cluster_options
 from odradek.cli.suggesting import SuggestingGroup
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError
@@ -81,19 +82,8 @@ def to_bytes(text: str) -> float:
 Command = Callable[..., Any]
 
 
-def cluster_options(command: Command) -> Command:
-    """Options for the connection to the cluster and the format of the output."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        click.option("--command-config", metavar="FILE", help="A file of client properties."),
-        click.option("--bootstrap-server", "servers", required=True, metavar="HOST:PORT,..."),
-    ):
-        command = option(command)
-    return command
-
-
 def movement_options(command: Command) -> Command:
-    """Options for the execution of a plan that moves replicas."""
+    """Options for a plan that moves replicas: the cluster, the output, and its execution."""
     for option in (
         click.option("--cancel", "cancels", is_flag=True,
                      help="Cancel the reassignments under way, and clear throttles."),
@@ -102,9 +92,10 @@ def movement_options(command: Command) -> Command:
         click.option("--throttle", type=to_bytes,
                      help="Bytes per second that copies may use on each broker."),
         click.option("--execute", "executes", is_flag=True, help="Execute the plan."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     ):  # fmt: skip
         command = option(command)
-    return cluster_options(command)
+    return cluster_options()(command)
 
 
 @click.group(cls=SuggestingGroup)
@@ -125,10 +116,7 @@ def plan() -> None:
 @click.option(
     "--consumer-rate", type=to_bytes, help="Bytes/s read from one partition; else measured."
 )
-@click.option(
-    "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="The cluster to measure."
-)
-@click.option("--command-config", metavar="FILE", help="A file of client properties.")
+@cluster_options(optional=True)
 @click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option(
     "--brokers", type=click.IntRange(min=1), help="The number of brokers; else the cluster's."
@@ -356,13 +344,7 @@ def _numbers(text: str | None) -> list[int]:
               help="Without a cluster: the number of brokers, or their ids.")  # fmt: skip
 @click.option("--racks", metavar="A,A,B,...",
               help="Without a cluster: the brokers' racks, in order.")  # fmt: skip
-@click.option(
-    "--bootstrap-server",
-    "servers",
-    metavar="HOST:PORT,...",
-    help="The cluster whose brokers to use.",
-)
-@click.option("--command-config", metavar="FILE", help="A file of client properties.")
+@cluster_options(optional=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def assignment(
     servers: str | None,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import click
 
 from odradek.cli.near_names import check_broker_options
-from odradek.cli.odradek.local import dir_option, say
+from odradek.cli.odradek.local import DEFAULT_DIR, dir_option, say
 from odradek.cli.odradek.status_screen import watch_live
-from odradek.cli.unenforced import unenforced
 from odradek.config.properties import parse_overrides
+from odradek.local.client_files import ADMIN, APPLICATION, ClientFiles
 from odradek.local.directory import ClusterDirectory
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
@@ -33,6 +33,7 @@ from odradek.local.supervisor import Supervisor
 @click.option("--racks", metavar="A,B,...", help="The racks of brokers 0, 1, ...")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Use ZooKeeper, not a file.")
 @click.option("--http-port", type=int, metavar="P", help="Likewise for /metrics and /health.")
+@click.option("--secure", is_flag=True, help="TLS, users with passwords, and ACLs (SASL_SSL).")
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S",
     help="Fail if a broker does not serve within S seconds.",
@@ -49,12 +50,13 @@ def up(  # noqa: PLR0913  one argument for each option
     zookeeper: str | None,
     http_port: int | None,
     timeout: float,
+    secure: bool,
     properties: Sequence[str],
 ) -> None:
     """Start a cluster on this machine: each broker is a process.
 
     Arguments after -- are broker options, as in server.properties. The cluster of an existing
-    directory is started with its former ports and options.
+    directory is started with its former ports and options, and stays secure if it is.
     """
     overrides = parse_overrides(properties)
     for unknown in check_broker_options(overrides):
@@ -62,7 +64,7 @@ def up(  # noqa: PLR0913  one argument for each option
     options = UpOptions(
         brokers=brokers, host=host, port=port, http_port=http_port,
         racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
-        properties=overrides,
+        secure=secure, properties=overrides,
     )  # fmt: skip
     # SIGHUP and SIGTERM (a closed terminal, a service manager) stop it as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -74,13 +76,37 @@ def up(  # noqa: PLR0913  one argument for each option
         say(f"broker {broker['id']} serves {', '.join(broker['listeners'])} (pid {broker['pid']})")
     if report["http"]:
         say(f"metrics at {report['http']}/metrics")
-    for what in unenforced(report["bootstrap"]):
-        say(f"not enforced by this version: {what}")
+    directory = ClusterDirectory(path)
+    if directory.is_secured:
+        for line in _how_to_connect(path, report["bootstrap"], is_new=secure):
+            say(line)
     say(f"files in {path.absolute()}" + ("" if detach else "; Ctrl-C stops the cluster"))
     say("connect to:")
     print(report["bootstrap"], flush=True)
     if not detach:
         _stay(supervisor)
+
+
+def _how_to_connect(path: pathlib.Path, bootstrap: str, *, is_new: bool) -> list[str]:
+    """What a client of a secure cluster needs, and an example for each kind of client."""
+    files = ClientFiles(path / "clients")
+    if not is_new:
+        return [f"clients need a file of {files.folder}: docs/security.md"]
+    where = "" if str(path) == DEFAULT_DIR else f" --dir {path}"
+    admin, app = files.java(ADMIN), files.librdkafka(APPLICATION)
+    return [
+        "clients connect with TLS, as a user with a password; for each user there is a file:",
+        f"  administrator  {admin}",
+        f"  application    {files.java(APPLICATION)}, which may do nothing before, for example:",
+        f"    odradek allow app read,write,create topic greetings --group greeters{where}",
+        "  Kafka's tools, Odradek's and Java's:",
+        f"    kafka-topics --bootstrap-server {bootstrap} --command-config {admin} --list",
+        f"  librdkafka     {app}; in Python, as a dict:",
+        f'    settings = dict(line.rstrip("\\n").split("=", 1) for line in open("{app}")',
+        '                    if not line.startswith("#"))',
+        "    confluent_kafka.Producer(settings)",
+        f"  other users    odradek user add NAME{where}",
+    ]
 
 
 def _stay(supervisor: Supervisor) -> None:

@@ -16,7 +16,7 @@ import click
 
 from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
-from odradek.cli.odradek.local import unless_server_dir_option
+from odradek.cli.odradek.local import admin_file, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
 from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
@@ -144,7 +144,8 @@ def denied(
     properties = client_properties(servers, path, command_config, ())
 
     async def work(cluster: Cluster) -> int:
-        caller = Caller(bootstrap=properties["bootstrap.servers"])
+        config = command_config or (admin_file(path) if servers is None else None)
+        caller = Caller(bootstrap=properties["bootstrap.servers"], config=config or "")
         for line in await _denied(cluster, asked, caller):
             print(line)
         return 0
@@ -235,6 +236,7 @@ def _answer(
         return show(ask_directory(path, wanted))
 
     async def work(cluster: Cluster) -> int:
-        return show(await ask_cluster(cluster, servers, wanted))
+        caller = Caller(bootstrap=servers, config=command_config or "")
+        return show(await ask_cluster(cluster, caller, wanted))
 
     return with_own_cluster(servers, properties_of(command_config), work)

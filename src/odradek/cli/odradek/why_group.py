@@ -40,7 +40,7 @@ def explain_group(asked: Asked, name: str, wall_ms: WallMs) -> list[str]:
     if any(group["is_here"] for group in reports.values()):
         return [f"group {name} does not exist: it has no members and no committed offsets"]
     reasons = sorted({group["why"] for group in reports.values()})
-    where = asked.caller.options or f" --bootstrap-server {asked.caller.bootstrap}"
+    where = asked.caller.options or asked.caller.server
     return [
         (
             f"no broker coordinates group {name} ({', '.join(reasons) or 'none answers'}): its "

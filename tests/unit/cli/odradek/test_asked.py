@@ -4,6 +4,7 @@ import asyncio
 
 from odradek.cli.odradek.asked import NOT_OURS, ask_cluster
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.plan.commands import Caller
 
 
 class Foreign:
@@ -34,7 +35,7 @@ def test_brokers_that_report_nothing_are_named_with_the_reason():
         b1=Foreign(), b2=ConnectionError("h:1: Connection refused"),
         b3=ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "removed"), b4=TimeoutError(),
     )  # fmt: skip
-    asked = asyncio.run(ask_cluster(cluster, "h:1", {"controller": {}, "journal": {}}))
+    asked = asyncio.run(ask_cluster(cluster, Caller("h:1"), {"controller": {}, "journal": {}}))
 
     assert asked.silent == {
         1: NOT_OURS, 2: "h:1: Connection refused", 3: "BROKER_NOT_AVAILABLE: removed",

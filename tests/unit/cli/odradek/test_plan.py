@@ -98,7 +98,7 @@ def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
         (["assignment", "--partitions", "1", "--brokers", "2"], "Replication factor: 3 larger"),
         (["assignment", "--partitions", "1", "--brokers", "2", "--bootstrap-server", "h:1"],
          "--brokers and --racks do without one"),
-        (["rebalance"], "Missing option '--bootstrap-server'"),
+        (["rebalance", "--dir", "/nowhere"], "there is no cluster in /nowhere"),
         (["rebalance", "--bootstrap-server", "127.0.0.1:1", "--throttle", "0"],
          "must be 1 byte a second or more"),
         (["drain", "--bootstrap-server", "127.0.0.1:1"], "Missing argument 'BROKERS...'"),

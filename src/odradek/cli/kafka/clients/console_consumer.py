@@ -159,7 +159,9 @@ def command_line() -> Parser:
     parser.value("key-deserializer", metavar="class", help="The deserializer of keys.")
     parser.value("value-deserializer", metavar="class", help="The deserializer of values.")
     parser.value("consumer-property", metavar="key=value", help="A property of the consumer.")
-    parser.value("consumer.config", metavar="file", help="The properties in a file.")
+    parser.value(
+        "consumer.config", "command-config", metavar="file", help="The properties in a file."
+    )
     parser.flag("skip-message-on-error", help="Continue after a record that cannot be formatted.")
     parser.flag("enable-systest-events", help="Print an event on stdout at the end.")
     return parser

@@ -109,7 +109,9 @@ def command_line() -> Parser:
     )
     parser.value("reader-config", metavar="file", help="The properties in a file.")
     parser.value("producer-property", metavar="key=value", help="A property of the producer.")
-    parser.value("producer.config", metavar="file", help="The properties in a file.")
+    parser.value(
+        "producer.config", "command-config", metavar="file", help="The properties in a file."
+    )
     return parser
 
 

@@ -53,7 +53,9 @@ def command_line() -> Parser:
     parser.value("socket-buffer-size", metavar="bytes", help="Accepted, without effect.")
     parser.value("threads", metavar="count", help="Ignored (deprecated).")
     parser.value("num-fetch-threads", metavar="count", help="Ignored (deprecated).")
-    parser.value("consumer.config", metavar="file", help="Properties of the consumer.")
+    parser.value(
+        "consumer.config", "command-config", metavar="file", help="Properties of the consumer."
+    )
     parser.flag("print-metrics", help="Show the consumer's counters at the end.")
     parser.flag("show-detailed-stats", help="Report in every interval, and not at the end.")
     parser.value("reporting-interval", metavar="ms", help="That interval (5000).")

@@ -1,6 +1,6 @@
 """`kafka-e2e-latency`: measures the time of single records from producer to consumer.
 
-    kafka-e2e-latency BROKERS TOPIC MESSAGES ACKS BYTES [PROPERTIES-FILE]
+    kafka-e2e-latency BROKERS TOPIC MESSAGES ACKS BYTES [[--command-config] PROPERTIES-FILE]
 
 Texts follow Kafka 3.9's `EndToEndLatency`.
 """
@@ -45,6 +45,7 @@ class RunError(ToolError):
 
 def main(arguments: Sequence[str]) -> int:
     show_log()
+    arguments = [word for word in arguments if word != "--command-config"]
     if len(arguments) not in (5, 6):
         print(_USAGE, file=sys.stderr)
         return 1

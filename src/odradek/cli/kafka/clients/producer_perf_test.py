@@ -72,7 +72,7 @@ def command_line() -> CommandLine:
         metavar="PROP-NAME=PROP-VALUE",
         help="properties of the producer, before those of --producer.config",
     )
-    add("producer.config", metavar="CONFIG-FILE", help="the same, a file")
+    add("producer.config", "command-config", metavar="CONFIG-FILE", help="the same, a file")
     flag("print-metrics", help="show the producer's counters at the end")
     add("transactional-id", metavar="TRANSACTIONAL-ID", help="for transactions")
     add(

@@ -80,7 +80,7 @@ def command_line() -> CommandLine:
         help="where to begin without a committed offset: earliest, latest or none",
     )
     add("assignment-strategy", default=RANGE, metavar="ASSIGNMENTSTRATEGY", help="a Java name")
-    add("consumer.config", metavar="CONFIG_FILE", help="properties")
+    add("consumer.config", "command-config", metavar="CONFIG_FILE", help="properties")
     add_connection(parser)
     return parser
 

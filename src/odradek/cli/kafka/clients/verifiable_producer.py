@@ -69,7 +69,7 @@ def command_line() -> CommandLine:
         metavar="{0,1,-1}",
         help="acknowledging replicas",
     )
-    add("producer.config", metavar="CONFIG_FILE", help="properties")
+    add("producer.config", "command-config", metavar="CONFIG_FILE", help="properties")
     add(
         "message-create-time",
         read=long,

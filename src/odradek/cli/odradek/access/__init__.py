@@ -1,0 +1,1 @@
+"""Users and permissions: `odradek user`, `allow`, `deny`, `revoke` and `permissions`."""
