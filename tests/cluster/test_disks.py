@@ -166,7 +166,8 @@ def test_a_removed_directory_goes_offline(make_broker, tmp_path):
         make_broker, tmp_path, **{"replica.high.watermark.checkpoint.interval.ms": 50}
     )  # fmt: skip
     healthy, lost = two.in_directory(two.b), two.in_directory(two.a)
-    shutil.rmtree(two.a)
+    removed = two.a.rename(tmp_path / "removed")  # at once: the broker creates files meanwhile
+    shutil.rmtree(removed)
     with Peer(two.broker.port) as peer:  # into files that are open: only the checkpoint fails
         for topic in lost:
             two.produce(peer, topic, b"more")
