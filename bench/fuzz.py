@@ -3,7 +3,7 @@
     ./run bench fuzz [--frames 1000000] [--seed 1] [--connections 24]
 
 A broker process gets, over several connections, frames generated from the seed (by
-tests/cluster/frames.py) while a correct client writes and reads. Then the same on a second
+tests/cluster/support/frames.py) while a correct client writes and reads. Then the same on a second
 broker's inter-broker listener, where the frames may contain any state of the cluster. The exit
 code is 1, with the reason, if a broker ended, logged a stack trace, grew by more than 256 MiB,
 failed the other client, or lost records written before; the last frames and the broker's log are
@@ -21,7 +21,7 @@ from typing import Any
 import click
 from kit import ROOT, machine
 
-sys.path.append(str(ROOT / "tests" / "cluster"))
+sys.path.append(str(ROOT / "tests" / "cluster" / "support"))
 
 from attack import (
     Report,

@@ -28,7 +28,7 @@ from typing import Any, Final
 import click
 from kit import ROOT, machine
 
-sys.path.append(str(ROOT / "tests" / "cluster"))
+sys.path.append(str(ROOT / "tests" / "cluster" / "support"))
 
 from attack import Witness
 from brokers import BrokerProcess

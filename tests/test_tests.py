@@ -12,12 +12,12 @@ REAL_TIME = {"clients", "cluster", "oracle", "recorded", "spark", "hanging.py"}
 POLLING_SECONDS = 0.1
 # Functions that sleep until no condition that can be seen, and why.
 SLEEPS = {
-    "clients/test_chaos.py:run": "the moment of a fault is drawn",
-    "clients/test_chaos.py:_kill": "the moment of a fault is drawn",
-    "clients/test_chaos.py:_kill_two": "the moment of a fault is drawn",
-    "clients/test_chaos.py:_pause": "the moment of a fault is drawn",
-    "clients/test_chaos.py:_restart_zookeeper": "the moment of a fault is drawn",
-    "clients/test_spark_chaos.py:test_every_row_is_written_once_with_any_kill": (
+    "clients/clusters/test_chaos.py:run": "the moment of a fault is drawn",
+    "clients/clusters/test_chaos.py:_kill": "the moment of a fault is drawn",
+    "clients/clusters/test_chaos.py:_kill_two": "the moment of a fault is drawn",
+    "clients/clusters/test_chaos.py:_pause": "the moment of a fault is drawn",
+    "clients/clusters/test_chaos.py:_restart_zookeeper": "the moment of a fault is drawn",
+    "clients/spark/test_spark_chaos.py:test_every_row_is_written_once_with_any_kill": (
         "the moment of a kill is drawn"
     ),
     "cluster/test_kill.py:test_acknowledged_records_survive_kill_9_and_damage_is_contained": (

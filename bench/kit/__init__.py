@@ -5,7 +5,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The client tests' helpers, which fetch the jars and run Apache Kafka, are used here too.
-sys.path.append(str(ROOT / "tests" / "clients"))
+sys.path.append(str(ROOT / "tests" / "clients" / "support"))
 
 import apache  # noqa: E402
 import ensemble  # noqa: E402

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 
 import apache
 from harness import Cluster, odradek

@@ -272,7 +272,7 @@ def test_bytes_are_those_of_kafkas_classes(definitions):
                 output = json.dumps(as_json(made, version, kafka, structs))
                 cases.append((made, version))
                 lines.append(f"{java}{suffix}\t{version}\t{output}\n")
-    program = pathlib.Path(__file__).with_name("KafkaBytes.java")
+    program = pathlib.Path(__file__).with_name("support") / "KafkaBytes.java"
     answer = subprocess.run(
         ["java", "-cp", f"{jars('3.9')}/*", str(program)],
         input="".join(lines), capture_output=True, text=True, check=False, timeout=120,

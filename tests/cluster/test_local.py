@@ -16,7 +16,7 @@ from odradek.local.directory import ClusterDirectory, LocalError
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 
-FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("fake_broker.py")))
+FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("support") / "fake_broker.py"))
 
 
 def supervisor(tmp_path, text, **timeouts):

@@ -1,8 +1,8 @@
 """With odradek.flush.before.ack, acknowledged records are on the disks of all in-sync replicas."""
 
 import pytest
-from tests.sim.scene import is_committed, leo, play, until
-from tests.sim.stage import contents
+from tests.sim.support.scene import is_committed, leo, play, until
+from tests.sim.support.stage import contents
 
 RECORDS = [b"%d" % number for number in range(20)]
 

@@ -9,9 +9,9 @@ without one of them, when its last lines must fail.
 import asyncio
 
 import pytest
-from tests.sim import historic_rules as rules
-from tests.sim.scene import LostError, is_committed, leo, must, play, until
-from tests.sim.stage import TOPIC, contents, held
+from tests.sim.support import historic_rules as rules
+from tests.sim.support.scene import LostError, is_committed, leo, must, play, until
+from tests.sim.support.stage import TOPIC, contents, held
 
 from odradek.broker.controller import store
 from odradek.broker.controller.store import ControllerStore

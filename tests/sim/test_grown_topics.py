@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.sim.producer import GROUPS, Producer
-from tests.sim.stage import TOPIC, play, until
+from tests.sim.support.producer import GROUPS, Producer
+from tests.sim.support.stage import TOPIC, play, until
 from tests.sim.test_rolling_restarts import restart_all
 
 from odradek.broker.coordinators import coordinator_counts

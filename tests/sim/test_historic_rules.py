@@ -6,8 +6,8 @@ historic rule, and nothing without it.
 """
 
 import pytest
-from tests.sim import historic_rules as rules
-from tests.sim.scene import (
+from tests.sim.support import historic_rules as rules
+from tests.sim.support.scene import (
     LostError,
     append,
     high_watermark,
@@ -19,7 +19,7 @@ from tests.sim.scene import (
     read_committed,
     until,
 )
-from tests.sim.stage import TWO_IN_SYNC, contents, held
+from tests.sim.support.stage import TWO_IN_SYNC, contents, held
 
 from odradek.coord import layout
 from odradek.coord.store import Create

@@ -7,7 +7,7 @@ the end every assigned replica is in sync, and all logs are equal.
 import asyncio
 
 import pytest
-from tests.sim.stage import contents, held, in_sync, leader_of, make, play, produce, until
+from tests.sim.support.stage import contents, held, in_sync, leader_of, make, play, produce, until
 
 from odradek.coord import layout
 from odradek.model.errors import ErrorCode

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.sim.stage import play, until
+from tests.sim.support.stage import play, until
 
 from odradek.broker.cluster import features
 from odradek.client.connection import Connection

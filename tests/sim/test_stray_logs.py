@@ -7,8 +7,8 @@ it is a new topic of the same name, the log becomes a stray log, and an empty on
 import asyncio
 
 import pytest
-from tests.sim.scene import append, is_committed, leo, make_topic, play, until
-from tests.sim.stage import TOPIC, TWO_IN_SYNC, contents, held
+from tests.sim.support.scene import append, is_committed, leo, make_topic, play, until
+from tests.sim.support.stage import TOPIC, TWO_IN_SYNC, contents, held
 
 from odradek.coord import layout
 from odradek.coord.store import Create

@@ -6,7 +6,7 @@ The only faults here are crashes and power losses, by seed or by hand.
 import asyncio
 
 import pytest
-from tests.sim.stage import (
+from tests.sim.support.stage import (
     TOPIC,
     contents,
     ends,

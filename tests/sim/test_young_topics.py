@@ -7,8 +7,8 @@ marker; only a deleted partition needs none.
 import asyncio
 
 import pytest
-from tests.sim.producer import GROUPS, Producer
-from tests.sim.stage import NO_OTHERS, TOPIC, make, play, until
+from tests.sim.support.producer import GROUPS, Producer
+from tests.sim.support.stage import NO_OTHERS, TOPIC, make, play, until
 
 from odradek.broker.cluster import deleted_partitions
 from odradek.coord import layout

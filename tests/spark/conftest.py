@@ -33,11 +33,11 @@ from odradek.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 
-CLUSTER = pathlib.Path(__file__).resolve().parents[1] / "cluster"
+CLUSTER = pathlib.Path(__file__).resolve().parents[1] / "cluster" / "support"
 
 
 def brokers():
-    """tests/cluster/brokers.py, under a name of its own."""
+    """tests/cluster/support/brokers.py, under a name of its own."""
     spec = importlib.util.spec_from_file_location("spark_brokers", CLUSTER / "brokers.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

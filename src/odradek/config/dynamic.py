@@ -407,7 +407,7 @@ def _edited_list(
             ErrorCode.INVALID_CONFIG,
             f"Config value {operation.name.lower()} is not allowed for config key: {name}",
         )
-    # The default's text where nothing is set, because that is what the user saw.
+    # If nothing is set, the default is changed: it is the value that DescribeConfigs shows.
     text = stored if stored is not None else option.render(option.default) or ""
     words = _words(text)
     given = _words(value)

@@ -42,7 +42,7 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
-# Nodes below this are our own: no broker of Apache Kafka reads them.
+# Nodes under /odradek are our own: no broker of Apache Kafka reads them.
 ODRADEK_BROKERS: Final = "/odradek/brokers"
 ODRADEK_FEATURES: Final = "/odradek/features"
 

@@ -19,7 +19,7 @@ from odradek.record.batch import (
 )
 from odradek.record.records import Record, iter_records
 
-# As in Kafka's reader: fewer bytes are not even the beginning of a batch.
+# Fewer bytes at the end of a file are ignored, as by Kafka's FileLogInputStream.
 _BEGINNING_BYTES: Final = MAGIC_AT + 1
 
 

@@ -39,7 +39,8 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 # The process or the host has no free file descriptors: not an error of the disk.
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_GIVEN_UP: Final = 16  # files that close their descriptors then
+# How many files close their descriptors when there is none free.
+_GIVEN_UP: Final = 16
 
 
 class StorageError(OdradekError):

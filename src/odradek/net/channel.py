@@ -151,7 +151,7 @@ def write_joined(transport: asyncio.WriteTransport, chunks: Sequence[Chunk]) -> 
             if small:
                 transport.write(b"".join(small))
                 small = []
-            # asyncio keeps the rest of what the socket does not take: of a view, without a copy.
+            # asyncio keeps what the socket does not take; of a memoryview, without a copy.
             transport.write(memoryview(chunk))
         else:
             small.append(chunk)

@@ -585,7 +585,7 @@ def _next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | Non
         return piece
     outgoing.popleft()
     if len(part) > JOIN_BYTES:
-        # asyncio keeps the rest of what the socket does not take: of a view, without a copy.
+        # asyncio keeps what the socket does not take; of a memoryview, without a copy.
         return memoryview(part)
     small, size = [part], len(part)
     while outgoing:

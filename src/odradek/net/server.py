@@ -363,7 +363,7 @@ class RealNetwork:
     ) -> ListeningSocket:
         """Open a listener; an empty host means all interfaces."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Without the protocol asyncio does not recognise accepted sockets as TCP and leaves Nagle's
+        # Without IPPROTO_TCP asyncio does not recognise accepted sockets as TCP and leaves Nagle's
         # algorithm on: the end of a large response then waits 40 ms for the client's delayed ACK.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:

@@ -108,8 +108,9 @@ class ClusterFacts:
     wall_ms: WallMs = WallMs(0)
     unknown: Mapping[str, str] = field(default_factory=dict)
     # Reports of Odradek brokers only.
-    reports: Mapping[int, Report] = field(default_factory=dict)  # `broker`, by broker
-    coordinated: Sequence[Report] = ()  # `groups`, of all brokers
+    # `broker` reports by broker id, and the `groups` reports of all brokers.
+    reports: Mapping[int, Report] = field(default_factory=dict)
+    coordinated: Sequence[Report] = ()
     journal: Sequence[Entry] = ()  # of all brokers, the oldest first
     # The caller's limits: how long a problem must last, and how full a disk may be.
     patience_ms: int = PATIENCE_MS

@@ -198,7 +198,8 @@ async def _led_as(broker: Connection, topic: str) -> dict[TopicPartition, int]:
 
 
 def _batch(record_bytes: int, batch_bytes: int, codec: Codec) -> bytes:
-    # Neither constant, which would compress to nothing, nor random, which would not compress.
+    # Values are made of 500 random words: constant values would compress to nothing, random bytes
+    # would not compress.
     rng = random.Random(0)
     words = [rng.randbytes(5).hex().encode() for _ in range(500)]
     records = []

@@ -26,8 +26,8 @@ class Rate:
     def __init__(self, *, windows: int, window_ms: int) -> None:
         self.windows = windows
         self.window_ms = window_ms
-        # Start, time of the last use, amount. One sample more than windows: the oldest may have
-        # started before the first window and reach into it.
+        # Each sample: its start, the time of its last amount, and the amount. There is one sample
+        # more than windows, because the oldest may start before the first window and reach into it.
         self._samples: deque[tuple[int, int, float]] = deque(maxlen=windows + 1)
 
     def record(self, amount: float, monotonic_ms: MonotonicMs) -> None:

@@ -37,7 +37,7 @@ SOURCE_OPTIONS: Final = (
 SINK_OPTIONS: Final = (
     "topic", "includeHeaders", "exactlyOnce", "transactionalIdPrefix",
 )  # fmt: skip
-# Spark's own, which it passes to every source and sink.
+# Options of Spark itself, which passes them to every source and sink: they are not unknown.
 _SPARKS: Final = (
     "path", "checkpointlocation", "queryname", "outputmode", "__online_table_query_source",
 )  # fmt: skip

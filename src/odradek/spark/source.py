@@ -88,7 +88,8 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
             options = read_options(_plain(self.options), streaming=True)
             return TopicStreamReader(options, checked_columns(schema))
         except OptionError as error:
-            # An error raised here is hidden by an UnboundLocalError of PySpark's own process.
+            # PySpark hides an error raised here behind an UnboundLocalError of its own, so the
+            # reader raises it later.
             from odradek.spark.stream import RefusedStreamReader  # noqa: PLC0415
 
             return RefusedStreamReader(error)

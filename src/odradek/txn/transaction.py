@@ -38,8 +38,8 @@ NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 EPOCH_MAX: Final = (1 << 15) - 1
 
-# The version of the transaction protocol of a client (KIP-890).
-VERSION_1: Final = 0  # as Kafka writes it: one epoch for all transactions of a producer
+# The version of the transaction protocol of a client (KIP-890). Kafka writes version 1 as 0.
+VERSION_1: Final = 0  # one epoch for all transactions of a producer
 VERSION_2: Final = 2
 
 

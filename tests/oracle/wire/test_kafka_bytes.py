@@ -2,8 +2,8 @@
 
 The files hold blocks of three lines: class and version, the fields that differ from their
 defaults (bytes in hex), the encoded message in hex (- for none). They were made once with
-`tests/clients/KafkaBytes.java`; `tests/clients/test_messages_match_kafka.py` repeats that for
-every class there is, where the jars are at hand.
+`tests/clients/support/KafkaBytes.java`; `tests/clients/test_messages_match_kafka.py` repeats that
+for every class there is, where the jars are at hand.
 """
 
 import json

@@ -84,12 +84,14 @@ FORMAT_2_SINCE: Final = 3
 ABORTABLE_SINCE: Final = 11
 ADDS_PARTITIONS_SINCE: Final = 12
 
-# The time for checking records on the loop, for all batches that came in one read.
+# The longest time for which the loop checks records, for all batches of one read of the socket.
 SPEND_NS: Final = 2_000_000
-# A request above this size that names many partitions is handled in slices of so many.
+# A larger request that names more than SLICE partitions is handled SLICE partitions at a time, so
+# that it does not hold up the loop.
 LARGE_BYTES: Final = 16 << 10
 SLICE: Final = 100
-# The least time for a request whose records a worker checks: acks=1 has no time-out.
+# With acks=1 the time-out of a request does not end the check of its records by a worker: the
+# response waits at least this long.
 _LOOK_INSIDE_MS: Final = 30_000
 
 Ask = Callable[[Question], Errors | None]

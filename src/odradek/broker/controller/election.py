@@ -77,7 +77,8 @@ class ControllerElection:
         self.controller_id = NO_CONTROLLER
 
     async def _try(self) -> ControllerTerm | None:
-        # The epoch first: read after the node, it might be that of a controller elected in between.
+        # The controller epoch is read before the controller node: in the other order, another
+        # controller might be elected between the two reads, and the epoch would be its epoch.
         epoch = await self._epoch()
         stat = await self._store.exists(layout.CONTROLLER, self.on_change)
         if stat is None:

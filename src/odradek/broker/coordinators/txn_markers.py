@@ -97,8 +97,9 @@ class TransactionMarkers:
         self._deleted_among = deleted_among
         self._tasks = tasks
         self._clock = clock
-        # By leader, NO_LEADER or _MAYBE_DELETED: what waits, and which queues are being sent.
+        # The markers that wait to be sent, by leader id (or NO_LEADER, or _MAYBE_DELETED).
         self._waiting: dict[int, dict[_Marker, set[TopicPartition]]] = {}
+        # The keys of `_waiting` whose markers are being sent.
         self._sending: set[int] = set()
 
     @property

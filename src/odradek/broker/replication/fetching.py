@@ -35,7 +35,7 @@ LOAD_BYTES: Final = 64 << 10  # less than this of a partition is read at once
 LATE_MAX: Final = 64  # slices of a response: each keeps a file open
 _UNKNOWN: Final = -1
 
-# Looks up the partition of a session's key, for a follower id (-1: a consumer).
+# Finds the partition of a key in a fetch session, for a follower id (-1: a consumer).
 Find = Callable[[PartitionKey, int], "Partition | ErrorCode"]
 # The follower that a consumer should read an offset from (KIP-392); None: this replica.
 Nearest = Callable[[LeaderReplica, int], int | None]

@@ -120,7 +120,7 @@ def _on_cluster(servers: str, properties: Mapping[str, str], work: "_Work", flag
         raise
 
 
-# The first request of Kafka's tool, which its message names.
+# The first call of Kafka's tool for each action: its error message names that call.
 _CALLS: Final = {"add": "createAcls", "remove": "deleteAcls", "list": "describeAcls"}
 
 

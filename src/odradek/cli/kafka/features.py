@@ -68,7 +68,7 @@ def command_line() -> CommandLine:
     return parser
 
 
-# The features that Kafka 3.9's tool names; Kafka 4 has more.
+# The levels of metadata.version that the tool of Kafka 3.9 lists; Kafka 4 has later ones.
 _OF_3_9: Final = slice(_LEVELS.index("3.3-IV0"), _LEVELS.index("3.9-IV0") + 1)
 
 

@@ -477,8 +477,8 @@ class BatchSender:
         return self._loop.time() >= self._expiry_s(batch)
 
     def _expiry_s(self, batch: ProducerBatch) -> float:
-        # Timer and expiry check use the same sum: a difference would be rounded differently, and
-        # the sender would be woken at the same time again and again.
+        # The timer and the expiry check use the same sum. If one of them subtracted instead, it
+        # would round differently: the sender would wake again and again before the batch expires.
         return batch.created_s + self._settings.delivery_timeout_ms / 1000
 
     def _expire(self) -> None:

@@ -136,7 +136,7 @@ class Restarted:
             await asyncio.sleep(self._random.uniform(0.05, 1.0))
 
     async def _once(self, client: Client) -> None:
-        # After any error that the client documents, an application starts it again.
+        # Like an application, the caller starts the client again after any error it documents.
         with suppress(*TROUBLE):
             await self._live(client)
 

@@ -381,7 +381,7 @@ class Transactor:
         try:
             await self._until_answered("EndTxn", ask)
         except AbortError as error:
-            # It has ended with another result: only another producer epoch can continue.
+            # The transaction has ended with the other result: the producer needs a new epoch.
             raise FencedError from error
         if self._late_copies and self._random.random() < 0.3:
             self._client.run(self._send_late(request, version))

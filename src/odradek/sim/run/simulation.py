@@ -416,7 +416,7 @@ class Simulation:
             level = int(text.split()[2])
             self._replication.transaction_version_used("a broker", level)
         error = record.exc_info[1] if record.exc_info else None
-        # Disk errors are expected; but each must be handled where it occurs.
+        # The simulator injects disk errors. One that has ended a task was not handled.
         is_expected = isinstance(error, StorageError) and record.funcName != "task_failed"
         if error is not None and not is_expected:
             self.violated(f"logged: {text}: {error!r}")

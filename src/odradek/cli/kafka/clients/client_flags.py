@@ -28,7 +28,8 @@ _EXCEPTIONS: Final[Mapping[type[Exception], str]] = {
     SettingsError: "org.apache.kafka.common.config.ConfigException",
     InvalidAddressError: "org.apache.kafka.common.config.ConfigException",
     UnresolvableError: "org.apache.kafka.common.config.ConfigException",
-    # Last, because it is the base class of the two above: a timeout without an answer.
+    # Last, because it is the base class of InvalidAddressError and UnresolvableError: of itself it
+    # means that no broker answered in time.
     BootstrapError: f"{_ERRORS}.TimeoutException",
 }
 

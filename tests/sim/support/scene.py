@@ -9,7 +9,7 @@ import asyncio
 import random
 from dataclasses import replace
 
-from tests.sim.stage import TOPIC, TWO_IN_SYNC, Witness, held, make
+from tests.sim.support.stage import TOPIC, TWO_IN_SYNC, Witness, held, make
 
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import Create, Delete

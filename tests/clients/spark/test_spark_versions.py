@@ -17,8 +17,8 @@ from harness import Cluster, run_program
 
 pytestmark = pytest.mark.jvm
 
-SCRIPT = pathlib.Path(__file__).parent / "spark" / "versions.py"
-SOURCES = pathlib.Path(__file__).resolve().parents[2] / "src"
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "spark" / "versions.py"
+SOURCES = pathlib.Path(__file__).resolve().parents[3] / "src"
 ROWS = 500
 
 

@@ -25,7 +25,7 @@ from harness import odradek, run_program
 
 pytestmark = pytest.mark.jvm
 
-HERE = pathlib.Path(__file__).resolve().parent
+CLIENTS = pathlib.Path(__file__).resolve().parents[1] / "support"
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def play(asked: list[rounds.Round], bootstrap: str, folder: pathlib.Path) -> Non
     """Write and read the rounds with librdkafka; the reports must be correct."""
     file = folder / "plan.json"
     file.write_text(rounds.plan(asked))
-    program = str(HERE / "librdkafka" / "client.py")
+    program = str(CLIENTS / "librdkafka" / "client.py")
     report = run_program(
         [sys.executable, program, bootstrap, "round_trips", str(file)], timeout_s=120
     )

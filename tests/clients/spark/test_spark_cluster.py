@@ -24,8 +24,8 @@ from odradek.spark.java import java_home
 
 pytestmark = pytest.mark.jvm
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPT = pathlib.Path(__file__).parent / "spark" / "copying.py"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "spark" / "copying.py"
 ROWS = 3_000
 DEADLINE_S = 300
 # A Python without our packages: that of the system, not that of the environment.

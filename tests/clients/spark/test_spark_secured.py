@@ -12,7 +12,7 @@ from test_our_client_secured import PASSWORD, PLAIN, SCRAM, USER, Secured, scram
 
 pytestmark = pytest.mark.jvm
 
-SCRIPT = pathlib.Path(__file__).parent / "spark" / "secured.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "spark" / "secured.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """Kafka's own tools on Kafka's own brokers, running the stories of `tests/recorded/stories`.
 
-    python tests/clients/tool_stories.py NAME ...           run, and print what differs
-    python tests/clients/tool_stories.py --write NAME ...   record the output of Kafka's tools
-    python tests/clients/tool_stories.py --ours NAME ...    our tools on Kafka's brokers
-    python tests/clients/tool_stories.py --theirs NAME ...  Kafka's tools on brokers of ours
+    python tool_stories.py NAME ...           run, and print what differs
+    python tool_stories.py --write NAME ...   record the output of Kafka's tools
+    python tool_stories.py --ours NAME ...    our tools on Kafka's brokers
+    python tool_stories.py --theirs NAME ...  Kafka's tools on brokers of ours
 
 All calls of a story are made in one Java process (`java/Tools.java`), because a process takes a
 second to start.
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import apache

@@ -21,7 +21,7 @@ from harness import odradek
 
 from odradek.client import arrow
 
-SCRIPT = pathlib.Path(__file__).parent / "spark" / "copying.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "spark" / "copying.py"
 KILLS = int(os.environ.get("ODRADEK_CHAOS", "4"))
 ROWS = 20_000
 DEADLINE_S = 600

@@ -12,7 +12,7 @@ import fetch
 import pytest
 from harness import Cluster
 
-SCRIPT = pathlib.Path(__file__).parent / "spark" / "both.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "spark" / "both.py"
 
 
 @pytest.mark.jvm

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 
 HERE = pathlib.Path(__file__).resolve().parent
-CACHE = HERE.parents[1] / ".cache"
+CACHE = HERE.parents[2] / ".cache"
 KAFKA_LINES = ("3.9", "4")
 
 
@@ -115,7 +115,7 @@ def python_packages(python: str, *wanted: str) -> pathlib.Path:
 
 def requirements(*extras: str) -> list[str]:
     """The dependencies of this package with these extras, from pyproject.toml."""
-    project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((HERE.parents[2] / "pyproject.toml").read_text())["project"]
     optional = [each for extra in extras for each in project["optional-dependencies"][extra]]
     return [*project["dependencies"], *(each for each in optional if "odradek" not in each)]
 
