@@ -39,8 +39,7 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 # The process or the host has no free file descriptors: not an error of the disk.
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-# How many files close their descriptors when there is none free.
-_GIVEN_UP: Final = 16
+_GIVEN_UP: Final = 16  # descriptors that are closed when none is free
 
 
 class StorageError(OdradekError):

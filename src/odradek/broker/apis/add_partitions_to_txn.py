@@ -16,8 +16,7 @@ Versions:
 
 import asyncio
 from collections.abc import Mapping
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, repeat
 from typing import Final
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -41,6 +40,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
 FENCED_SINCE: Final = 2
 MANY_SINCE: Final = 4
 ABORTABLE_SINCE: Final = 5
+LARGE: Final = 10_000  # partitions: other requests are handled before the next step
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -64,6 +64,7 @@ async def add_partitions_to_txn(
         outcomes = await asyncio.gather(
             *(_for_broker(transactions, asked, api_version) for asked in request.transactions)
         )
+        await _pause(sum(map(len, outcomes)))
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -73,6 +74,7 @@ async def add_partitions_to_txn(
             ]
         )
     errors = await _for_client(transactions, cache, session, request, api_version)
+    await _pause(len(errors))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(errors))
 
 
@@ -89,6 +91,7 @@ async def _for_client(
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not name:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    await _pause(len(partitions))
     refused = _refused(cache, session, partitions)
     if refused:
         return {p: refused.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
@@ -126,6 +129,7 @@ async def _for_broker(
     partitions = _partitions(asked.topics)
     if not name:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    await _pause(len(partitions))
     if not asked.verify_only:
         error = await transactions.add_partitions(
             name,
@@ -151,8 +155,18 @@ async def _for_broker(
     }
 
 
+async def _pause(partitions: int) -> None:
+    """Let other requests be handled, if a step was about many partitions."""
+    if partitions > LARGE:
+        await asyncio.sleep(0)
+
+
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    return [
+        partition
+        for topic in topics
+        for partition in map(TopicPartition, repeat(topic.name), topic.partitions)
+    ]
 
 
 def _results(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
@@ -160,11 +174,9 @@ def _results(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
         AddPartitionsToTxnTopicResult(
             name=topic,
             results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=errors[TopicPartition(topic, index)]
-                )
-                for _, index in group
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+                for (_, index), error in group
             ],
         )
-        for topic, group in groupby(errors, key=itemgetter(0))
+        for topic, group in groupby(errors.items(), key=lambda item: item[0].topic)
     ]

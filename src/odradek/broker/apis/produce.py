@@ -86,12 +86,10 @@ ADDS_PARTITIONS_SINCE: Final = 12
 
 # The longest time for which the loop checks records, for all batches of one read of the socket.
 SPEND_NS: Final = 2_000_000
-# A larger request that names more than SLICE partitions is handled SLICE partitions at a time, so
-# that it does not hold up the loop.
+# A larger request of more partitions than SLICE is handled in slices: others are not delayed.
 LARGE_BYTES: Final = 16 << 10
 SLICE: Final = 100
-# With acks=1 the time-out of a request does not end the check of its records by a worker: the
-# response waits at least this long.
+# With acks=1 a response waits at least this long for a worker that checks the records.
 _LOOK_INSIDE_MS: Final = 30_000
 
 Ask = Callable[[Question], Errors | None]
