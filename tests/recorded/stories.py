@@ -1,7 +1,8 @@
 """Stories: calls of Kafka 3.9.2's tools on one cluster, one after the other, with their output.
 
 `stories/NAME.txt` is both the table of calls and their recording;
-`tests/clients/support/tool_stories.py` plays it with Kafka's own tools on Kafka's own brokers and records their output. A file is
+`tests/clients/support/tool_stories.py` plays it with Kafka's own tools on Kafka's own brokers and
+records their output. A file is
 
     % brokers 3                      the number of brokers; also: racks a,b,c;
     % option KEY=VALUE               options
