@@ -105,8 +105,9 @@ OPTIONS: Final = (
             "restart.",
     ),
     Option(
-        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", scope=PER_BROKER, effect=False,
-        doc="The SASL mechanism between brokers.",
+        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", scope=PER_BROKER,
+        doc="The SASL mechanism by which brokers log in to each other. User name and password are "
+            "in the `sasl.jaas.config` of the brokers' listener and this mechanism.",
     ),
     Option(
         "sasl.jaas.config", PASSWORD, None, scope=PER_BROKER,

@@ -56,6 +56,7 @@ class Channel(asyncio.BufferedProtocol):
         "_in_flight",
         "_monotonic_ms",
         "_transport",
+        "stale_ms",
     )
 
     def __init__(
@@ -63,6 +64,7 @@ class Channel(asyncio.BufferedProtocol):
     ) -> None:
         """`ended` is called once, when the connection is closed for whatever reason."""
         self._monotonic_ms = monotonic_ms
+        self.stale_ms: MonotonicMs | None = None  # from when on its session may expire
         self._ended = ended
         self._frames = FrameBuffer(frame_bytes_max=RESPONSE_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
@@ -97,6 +99,11 @@ class Channel(asyncio.BufferedProtocol):
     def oldest_request_ms(self) -> MonotonicMs | None:
         """When the oldest request without a response was sent; None if there is no such request."""
         return self._in_flight[0].sent_ms if self._in_flight else None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the SASL session expires soon: the owner makes another channel."""
+        return self.stale_ms is not None and self._monotonic_ms() >= self.stale_ms
 
     def close(self) -> None:
         if self._transport is not None:

@@ -223,6 +223,17 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
                 continue
             if "NOT_LEADER" in what and count < _TRANSIENT_MIN:
                 continue  # one election causes a few of them
+            if what.startswith("the broker at "):  # another broker refuses this one
+                yield Finding(
+                    Severity.CRITICAL,
+                    "log-in",
+                    f"broker {broker}",
+                    f"{count} times{facts.since(refusal['first_ms'])}, the last time at "
+                    f"{facts.clock(refusal['last_ms'])}: {what}; nothing is replicated from there",
+                    "make user name and password the same in the sasl.jaas.config of the brokers' "
+                    "listener, here and there; for SCRAM, set the password with kafka-configs",
+                )
+                continue
             software = refusal["software"]
             known = "" if software.startswith("unknown") else f", {software}"
             yield Finding(

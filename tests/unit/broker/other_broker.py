@@ -2,9 +2,9 @@
 
 import asyncio
 
-from odradek.wire.api_keys import ApiKey, request_class
+from odradek.wire.api_keys import request_class
 from odradek.wire.codec import decoder, encoder
-from odradek.wire.header import decode_request_header
+from odradek.wire.header import decode_request_header, encode_response_header
 
 
 class Transport(asyncio.Transport):
@@ -38,8 +38,8 @@ class Transport(asyncio.Transport):
             self.deliver(response)
             return
         body = encoder(type(response), header.api_version)(response)
-        flexible = b"\0" if header.api_key != ApiKey.API_VERSIONS else b""
-        frame = header.correlation_id.to_bytes(4, "big") + flexible + body
+        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+        frame = head + body
         self.deliver(len(frame).to_bytes(4, "big") + frame)
 
     def deliver(self, data):

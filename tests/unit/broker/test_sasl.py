@@ -286,6 +286,55 @@ def test_a_mistake_prevents_the_start_and_says_what_to_do(options, reason, caplo
     assert "hidden" not in caplog.text
 
 
+BETWEEN_BROKERS = {
+    "inter.broker.listener.name": "SECURE",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"sasl.mechanism.inter.broker.protocol": "GSSAPI"},
+            (
+                "sasl.mechanism.inter.broker.protocol=GSSAPI: brokers connect to each other over "
+                "listener SECURE, whose mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512: set it"
+            ),
+        ),
+        ({}, "plain.sasl.jaas.config has no username and no password: brokers log in to each"),
+        (
+            {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
+            "scram-sha-256.sasl.jaas.config is not set; brokers log in to each other by its user",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_brokers_need_a_user_name_and_a_password_for_each_other(options, reason):
+    async def story(live):
+        assert reason in await refused(live, **{**BETWEEN_BROKERS, **options})
+
+    play(story, **OPTIONS)
+
+
+@pytest.mark.parametrize(("user", "is_warned"), [("broker", False), ("someone", True)])
+def test_the_principal_of_brokers_needs_cluster_action(user, is_warned, caplog):
+    async def story(live):
+        jaas = PLAIN_USERS.replace("required", f'required username="{user}" password="x"')
+        options = {
+            **BETWEEN_BROKERS,
+            "listener.name.secure.plain.sasl.jaas.config": jaas,
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:broker",
+        }
+        await live.broker.stop()
+        live.broker = live.make(**options)
+        await live.start()
+
+    play(story, **OPTIONS)
+    assert ("the brokers of the cluster are User:someone to each other" in caplog.text) is is_warned
+
+
 def test_plain_needs_its_users():
     async def story(live):
         found = await refused(live, **{"sasl.enabled.mechanisms": "PLAIN"})

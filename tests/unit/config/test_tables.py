@@ -139,6 +139,7 @@ READ_FOR_LISTENERS = {
     "connections.max.reauth.ms",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    "sasl.mechanism.inter.broker.protocol",
     "sasl.server.max.receive.size",
 }
 

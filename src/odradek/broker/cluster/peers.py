@@ -13,6 +13,7 @@ import asyncio
 from typing import Final, TypeVar
 
 from odradek.model.clock import Clock
+from odradek.model.errors import MalformedRequestError
 from odradek.net.channel import Channel, Connector
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import decoder, encoder
@@ -34,6 +35,8 @@ VERSIONS: Final = {
     ApiKey.ADD_PARTITIONS_TO_TXN: 5,
     ApiKey.WRITE_TXN_MARKERS: 1,
     ApiKey.CREATE_TOPICS: 7,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.SASL_AUTHENTICATE: 2,
 }
 
 R = TypeVar("R", bound=Message)
@@ -89,7 +92,13 @@ class Peer:
         """
         try:
             async with self._turn, asyncio.timeout(self._timeout_ms / 1000):
-                return await self._exchange(await self._connected(), request, kind)
+                return await exchange(
+                    await self._connected(),
+                    request,
+                    kind,
+                    client_id=self._client_id,
+                    name=f"{self._host}:{self._port}",
+                )
         except TimeoutError:
             self.close()
             raise PeerError(
@@ -103,6 +112,8 @@ class Peer:
             channel.close()
 
     async def _connected(self) -> Channel:
+        if self._channel is not None and self._channel.is_stale:
+            self.close()
         if self._channel is None:
             channel = Channel(monotonic_ms=self._clock.monotonic_ms, ended=self._ended)
             try:
@@ -115,27 +126,39 @@ class Peer:
     def _ended(self) -> None:
         self._channel = None
 
-    async def _exchange(self, channel: Channel, request: Message, kind: type[R]) -> R:
-        key = request.SCHEMA.request_key
-        version = VERSIONS[ApiKey(key)]
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-        def answered(frame: memoryview | None, position: int) -> None:
-            if future.done():
-                return
-            if frame is None:
-                future.set_exception(PeerError(f"{self._host}:{self._port} closed the connection"))
-            else:
-                own = memoryview(bytes(frame))  # it is decoded into views, which stay
+async def exchange(
+    channel: Channel, request: Message, kind: type[R], *, client_id: str, name: str
+) -> R:
+    """Send a request on a channel, and wait for the response, which is decoded as a `kind`.
+
+    Raises:
+        PeerError: the connection was lost. The text has the broker's `name`.
+    """
+    key = request.SCHEMA.request_key
+    version = VERSIONS[ApiKey(key)]
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+    def answered(frame: memoryview | None, position: int) -> None:
+        if future.done():
+            return
+        if frame is None:
+            future.set_exception(PeerError(f"{name} closed the connection"))
+        else:
+            own = memoryview(bytes(frame))  # it is decoded into views, which stay
+            try:
                 future.set_result(decoder(kind, version)(own, position)[0])
+            except MalformedRequestError as error:
+                future.set_exception(PeerError(f"{name}: an invalid response: {error}"))
+                raise
 
-        channel.send(
-            framed(request, version, channel.next_correlation_id(), self._client_id),
-            api_key=key,
-            api_version=version,
-            answered=answered,
-        )
-        return await future
+    channel.send(
+        framed(request, version, channel.next_correlation_id(), client_id),
+        api_key=key,
+        api_version=version,
+        answered=answered,
+    )
+    return await future
 
 
 def framed(

@@ -268,6 +268,10 @@ class ReplicaFetcher:
             if not self._is_stopped:
                 self._later_from_idle()
             return
+        if channel.is_stale:
+            self._disconnect()
+            self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
+            return
         request = self._request()
         version = VERSIONS[ApiKey.FETCH]
         channel.send(

@@ -7,6 +7,11 @@ from odradek.broker.admin.acls import AclAdmin
 from odradek.broker.cluster.lifecycle import Lifecycle
 from odradek.broker.serving.acl_authorizer import AclAuthorizer
 from odradek.broker.serving.session import ANONYMOUS
+from odradek.broker.wiring.authentication import (
+    broker_login,
+    protocol_between_brokers,
+    uses_sasl,
+)
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourcePattern, ResourceType
@@ -44,14 +49,14 @@ def _settings_of(config: BrokerConfig) -> AclSettings:
 
 
 def _warn_of_refused_brokers(config: BrokerConfig, authorizer: AclAuthorizer) -> None:
-    protocols = {point.listener: point.security_protocol for point in config.listeners}
-    if protocols.get(config.inter_broker_listener) != "PLAINTEXT":
-        return  # the principal of the brokers is not known here
+    principal = _principal_of_brokers(config)
+    if principal is None:
+        return
     cluster = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
     hosts = {entry.host for entry in authorizer.entries(cluster)} | {"127.0.0.1"}
     if not any(
         authorizer.decide(
-            Requester(ANONYMOUS, host),
+            Requester(principal, host),
             AclOperation.CLUSTER_ACTION,
             ResourceType.CLUSTER,
             CLUSTER_NAME,
@@ -59,11 +64,20 @@ def _warn_of_refused_brokers(config: BrokerConfig, authorizer: AclAuthorizer) ->
         for host in hosts
     ):
         log.warning(
-            "the brokers of the cluster are %s to each other, because listener %s is PLAINTEXT, "
+            "the brokers of the cluster are %s to each other, because listener %s is %s, "
             "and %s may not do ClusterAction: this broker refuses what the controller and the "
             "followers request; add it to super.users, or add an ACL that allows "
             "ClusterAction on the cluster",
-            ANONYMOUS,
+            principal,
             config.inter_broker_listener,
-            ANONYMOUS,
+            protocol_between_brokers(config),
+            principal,
         )
+
+
+def _principal_of_brokers(config: BrokerConfig) -> str | None:
+    """The principal of this broker to others; None: a certificate says it."""
+    protocol = protocol_between_brokers(config)
+    if uses_sasl(protocol):
+        return f"User:{broker_login(config).user}"
+    return ANONYMOUS if protocol == "PLAINTEXT" else None

@@ -1,4 +1,4 @@
-"""How the SASL listeners of a broker authenticate their clients, as the options say.
+"""How SASL listeners authenticate their clients, and how this broker logs in to others.
 
 For each listener: `sasl.enabled.mechanisms`, and `listener.name.LISTENER.MECHANISM.OPTION` for
 `sasl.jaas.config`, `connections.max.reauth.ms` and `sasl.server.callback.handler.class`. A mistake
@@ -9,17 +9,20 @@ those that are written, would be found too late.
 import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from odradek.broker.incidents import Incidents
 from odradek.broker.serving.authentication import Authentication
 from odradek.broker.serving.request_loop import RequestLoop
 from odradek.broker.serving.scram_credentials import ScramCredentials
 from odradek.broker.serving.worker import LoopWorker
+from odradek.broker.wiring.options import security_protocols_of
 from odradek.broker.world import World
 from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
 from odradek.config.option import as_number, as_words
 from odradek.model.clock import read_clocks
 from odradek.model.errors import StartupError
+from odradek.net.channel import Connector
 from odradek.net.server import Server
 from odradek.security.sasl.exchange import SaslRules
 from odradek.security.sasl.jaas import JaasError, LoginModule, parse_jaas
@@ -27,6 +30,10 @@ from odradek.security.sasl.plain import PlainServer, plain_users
 from odradek.security.sasl.scram import SCRAM_HASHES, ScramServer, TokenCredential
 from odradek.security.sasl.step import SaslServer
 
+if TYPE_CHECKING:
+    from odradek.broker.cluster.sasl_connector import BrokerLogin
+
+BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
 JAAS_CONFIG: Final = "sasl.jaas.config"
 _CALLBACK_HANDLER: Final = "sasl.server.callback.handler.class"
 _NONCE_BYTES: Final = 18
@@ -75,6 +82,8 @@ def open_sasl(
     Raises:
         StartupError: a listener's mechanisms cannot be used as they are configured.
     """
+    if uses_sasl(protocol_between_brokers(config)):
+        broker_login(config)
     # Drawn here once, because the salt of an unknown user must not change from login to login.
     decoy_secret = secrets.token_bytes()
     for point in config.listeners:
@@ -82,6 +91,60 @@ def open_sasl(
             rules = sasl_rules(config, point.listener, sources, decoy_secret)
             authentication.set_rules(point.listener, rules)
             server.in_front[point.listener] = authentication
+
+
+def connector_of(
+    config: Callable[[], BrokerConfig], world: World, incidents: Incidents
+) -> Connector:
+    """What connects this broker to others: over a SASL listener, it logs in."""
+    first = config()
+    if not uses_sasl(protocol_between_brokers(first)):
+        return world.network
+    from odradek.broker.cluster.sasl_connector import SaslConnector  # noqa: PLC0415 - with ssl
+
+    client_id = f"broker-{first.broker_id}"
+    return SaslConnector(
+        world.network,
+        lambda: broker_login(config()),
+        worker=world.worker or LoopWorker(world.loop),
+        monotonic_ms=world.clock.monotonic_ms,
+        refused=lambda host, what: incidents.refused(
+            what, host=host, client_id=client_id, software="unknown unknown"
+        ),
+        client_id=client_id,
+    )
+
+
+def protocol_between_brokers(config: BrokerConfig) -> str:
+    """The security protocol of the listener over which brokers connect to each other."""
+    return security_protocols_of(config).get(config.inter_broker_listener, "PLAINTEXT")
+
+
+def broker_login(config: BrokerConfig) -> "BrokerLogin":
+    """How this broker logs in to others, whose listener uses SASL.
+
+    Raises:
+        StartupError: the mechanism is not available, or has no user name and password.
+    """
+    from odradek.broker.cluster.sasl_connector import BrokerLogin  # noqa: PLC0415 - with ssl
+
+    listener = config.inter_broker_listener
+    mechanism = str(config.values[BETWEEN_BROKERS])
+    enabled = enabled_mechanisms(config, listener)
+    if mechanism not in enabled:
+        raise StartupError(
+            f"{BETWEEN_BROKERS}={mechanism}: brokers connect to each other over listener "
+            f"{listener}, whose mechanisms are {', '.join(enabled)}: set it to one of them"
+        )
+    needs = "brokers log in to each other by its username and password"
+    module = login_module(config, listener, mechanism, needs=needs)
+    option = mechanism_option(listener, mechanism, JAAS_CONFIG)
+    missing = [name for name in ("username", "password") if not module.options.get(name)]
+    if missing:
+        raise StartupError(f"{option} has no {' and no '.join(missing)}: {needs}")
+    return BrokerLogin(
+        mechanism, str(config.values[option]), option=option, user=module.options["username"]
+    )
 
 
 def uses_sasl(security_protocol: str) -> bool:

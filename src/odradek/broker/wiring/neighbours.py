@@ -14,6 +14,7 @@ from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.log.logs import Logs
 from odradek.model.cluster import Broker
+from odradek.net.channel import Connector
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest
@@ -29,11 +30,13 @@ class Neighbours:
         world: World,
         metadata: MetadataCache,
         *,
+        connector: Connector,
         config: Callable[[], BrokerConfig],
         logs: Logs,
         own: Callable[[], ControllerRequests],
     ) -> None:
         """`own` is what carries out the controller's requests to this broker."""
+        self.connector = connector
         self._world = world
         self._metadata = metadata
         self._config = config
@@ -46,7 +49,7 @@ class Neighbours:
         return Peer(
             host,
             port,
-            connector=self._world.network,
+            connector=self.connector,
             clock=self._world.clock,
             client_id=f"broker-{config.broker_id}",
             timeout_ms=config.controller_socket_timeout_ms,

@@ -78,6 +78,11 @@ def replication_quotas_of(
     )
 
 
+def security_protocols_of(config: BrokerConfig) -> dict[str, str]:
+    """The security protocol of each listener."""
+    return {point.listener: point.security_protocol for point in config.listeners}
+
+
 def server_of(config: BrokerConfig, world: World, handler: FrameHandler, turns: Turns) -> Server:
     """The server of a broker's listeners, which are not open yet."""
     return Server(

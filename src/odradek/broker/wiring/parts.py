@@ -58,7 +58,7 @@ from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.acls import acls_of
-from odradek.broker.wiring.authentication import authentication_of
+from odradek.broker.wiring.authentication import authentication_of, connector_of
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.neighbours import Neighbours
 from odradek.broker.wiring.options import (
@@ -66,6 +66,7 @@ from odradek.broker.wiring.options import (
     client_quotas_of,
     limits_of,
     replication_quotas_of,
+    security_protocols_of,
     server_of,
 )
 from odradek.broker.wiring.own_controller import (
@@ -167,6 +168,7 @@ class BrokerParts:
         self._neighbours = Neighbours(
             world,
             self.metadata,
+            connector=connector_of(lambda: self.config, world, self.incidents),
             config=lambda: self.config,
             logs=self.logs,
             own=lambda: self.controller_requests,
@@ -390,7 +392,7 @@ class BrokerParts:
                 leader,
                 broker_id=config.broker_id,
                 broker_epoch=lambda: self.broker_epoch,
-                connector=world.network,
+                connector=self._neighbours.connector,
                 loop=world.loop,
                 clock=world.clock,
                 options=options,
@@ -448,9 +450,7 @@ class BrokerParts:
             metrics=self.metrics.requests,
             tasks=self.tasks,
             turns=self.turns,
-            security_protocols={
-                point.listener: point.security_protocol for point in config.listeners
-            },
+            security_protocols=security_protocols_of(config),
             inter_broker_listener=config.inter_broker_listener,
             monotonic_ms=world.clock.monotonic_ms,
             call_later=world.loop.call_later,

@@ -165,9 +165,15 @@ def _read_pkcs12(store: KeyStore, option: str) -> tuple[str, str]:
 
 # Sends one SASL token and returns the broker's; raises AuthenticationError if it refuses.
 Send = Callable[[bytes], Awaitable[bytes]]
+# Salts a password, perhaps in another thread.
+Compute = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
-async def authenticate(security: Security, send: Send) -> None:
+async def _at_once(work: Callable[[], bytes]) -> bytes:
+    return work()
+
+
+async def authenticate(security: Security, send: Send, *, compute: Compute = _at_once) -> None:
     """Authenticate with the mechanism of the settings.
 
     Raises:
@@ -183,6 +189,7 @@ async def authenticate(security: Security, send: Send) -> None:
     exchange = ScramExchange(security.mechanism, user, password, nonce=nonce)
     try:
         challenge = await send(exchange.first())
-        exchange.verify(await send(exchange.final(challenge)))
+        final = await compute(lambda: exchange.final(challenge))
+        exchange.verify(await send(final))
     except ScramError as error:
         raise AuthenticationError(f"{security.mechanism}: {error}") from None

@@ -1,0 +1,250 @@
+"""Three brokers that log in to each other by SCRAM, and librdkafka as their client."""
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import time
+
+import confluent_kafka
+import pytest
+from brokers import BrokerProcess
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from control import ThreeBrokers, wait_for
+
+from odradek.coord.layout_config import ConfigEntity, encode_config
+from odradek.coord.sqlite import SqliteStore
+from odradek.net.clock import RealClock
+from odradek.security.sasl.scram import derive
+
+PACKAGE = "org.apache.kafka.common.security"
+SCRAM = f'{PACKAGE}.scram.ScramLoginModule required username="{{}}" password="{{}}";'
+BROKER, SECRET = "broker", "broker-secret"
+INSIDE = "listener.name.inside.scram-sha-512.sasl.jaas.config"
+OPTIONS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,INSIDE:SASL_PLAINTEXT,CLIENTS:SASL_PLAINTEXT"
+    ),
+    "inter.broker.listener.name": "INSIDE",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    "listener.name.inside.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.clients.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    INSIDE: SCRAM.format(BROKER, SECRET),
+    "listener.name.clients.plain.sasl.jaas.config": (
+        f'{PACKAGE}.plain.PlainLoginModule required user_app="app-secret";'
+    ),
+    "replica.lag.time.max.ms": "2000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+
+
+def store_user(store_path, user, password):
+    """What `kafka-configs --zookeeper` writes for the first users of a cluster."""
+    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), b"salt", 4096)
+    credential = derive("SCRAM-SHA-512", b"salt", salted, 4096).text()
+
+    async def write():
+        store = SqliteStore(str(store_path), clock=RealClock())
+        await store.open()
+        path = ConfigEntity((("users", user),)).path
+        await store.create(path, encode_config({"SCRAM-SHA-512": credential}), make_parents=True)
+        await store.close()
+
+    asyncio.run(write())
+
+
+def client(brokers, mechanism, user, password, **options):
+    ports = [broker.ports[2] for broker in brokers if broker.is_up]
+    return {
+        "bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in ports),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "socket.timeout.ms": 10_000,
+        **{name.replace("_", "."): value for name, value in options.items()},
+    }
+
+
+def produced(properties, topic, *values):
+    """Write records with acks=all. Returns the errors."""
+    errors = []
+    producer = confluent_kafka.Producer({**properties, "message.timeout.ms": 60_000})
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(90) == 0
+    return [error for error in errors if error is not None]
+
+
+def consumed(properties, topic, count):
+    consumer = confluent_kafka.Consumer(
+        {**properties, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    values, deadline_s = [], time.monotonic() + 60
+    while len(values) < count:
+        assert time.monotonic() < deadline_s, values
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            values.append(message.value())
+    consumer.close()
+    return values
+
+
+def refusal(properties):
+    """Why librdkafka cannot log in."""
+    errors = []
+    refused = AdminClient({**properties, "error_cb": errors.append, "log_level": 0})
+
+    def found():
+        refused.poll(0.1)
+        return [e for e in errors if e.code() == confluent_kafka.KafkaError._AUTHENTICATION]
+
+    return wait_for(found)[0].str()
+
+
+def admin_of(brokers):
+    return AdminClient({"bootstrap.servers": f"127.0.0.1:{brokers[0].port}"})
+
+
+def set_password(brokers, user, password):
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion(user, info, password.encode())
+    alter(brokers, change)
+
+
+def alter(brokers, change):
+    admin = admin_of(brokers)
+    for future in admin.alter_user_scram_credentials([change]).values():
+        future.result(30)
+
+
+def test_followers_follow_and_a_leader_is_replaced(make_broker, tmp_path):
+    store_user(tmp_path / "coordination.db", BROKER, SECRET)
+    cluster = ThreeBrokers(make_broker, tmp_path, **OPTIONS)
+    brokers = list(cluster.brokers.values())
+    cluster.create("t", (1, 2, 3))
+    app = client(brokers, "PLAIN", "app", "app-secret")
+
+    assert produced(app, "t", b"1", b"2") == []
+    wait_for(lambda: len(cluster.state("t")["isr"]) == 3)
+    cluster.brokers[1].kill()
+    wait_for(lambda: cluster.state("t")["leader"] in (2, 3))
+    assert produced(app, "t", b"3") == []
+    assert consumed(app, "t", 3) == [b"1", b"2", b"3"]
+
+    cluster.brokers[1].start()
+    wait_for(lambda: len(cluster.state("t")["isr"]) == 3, within_s=60)
+    assert [broker.traces() for broker in brokers] == [[], [], []]
+    for broker in brokers:
+        assert SECRET not in broker.output()
+        assert "app-secret" not in broker.output()
+
+
+def test_sessions_between_brokers_end_and_begin_again(make_broker, tmp_path):
+    store_user(tmp_path / "coordination.db", BROKER, SECRET)
+    cluster = ThreeBrokers(
+        make_broker, tmp_path, **OPTIONS, **{"connections.max.reauth.ms": "2000"}
+    )
+    cluster.create("t", (1, 2, 3))
+    app = client(cluster.brokers.values(), "PLAIN", "app", "app-secret")
+    name = "kafka_server_socket_server_metrics_successful_authentication_total"
+
+    leader = cluster.brokers[1]
+    before = leader.metric(name, listener="INSIDE")
+    wait_for(lambda: leader.metric(name, listener="INSIDE") >= before + 4)
+    assert produced(app, "t", b"1") == []
+    assert len(cluster.state("t")["isr"]) == 3
+    expired = "kafka_server_socket_server_metrics_expired_connections_killed_count"
+    assert [b.metric(expired, listener="INSIDE") for b in cluster.brokers.values()] == [0, 0, 0]
+
+
+def test_a_broker_with_a_wrong_password_says_what_to_do(make_broker, tmp_path):
+    store_user(tmp_path / "coordination.db", BROKER, SECRET)
+    options = {**OPTIONS, "odradek.store.path": tmp_path / "coordination.db"}
+    first = make_broker({**options, "broker.id": 1, "log.dirs": tmp_path / "1"}, name="1").start()
+    wrong = {
+        **options,
+        "broker.id": 2,
+        "log.dirs": tmp_path / "2",
+        INSIDE: SCRAM.format(BROKER, "x"),
+    }
+    second = make_broker(wrong, name="2").start()
+    wait_for(lambda: len(admin_of([first]).list_topics(timeout=10).brokers) == 2)
+    topic = NewTopic("t", 1, replica_assignment=[[1, 2]])
+    admin = admin_of([first])
+    for future in admin.create_topics([topic]).values():
+        future.result(30)
+
+    line = wait_for(
+        lambda: [each for each in second.output().splitlines() if "refuses this" in each]
+    )
+    assert len(line) == 1
+    assert "log-in as 'broker' with SCRAM-SHA-512: Authentication failed" in line[0]
+    assert f"the same in {INSIDE} here and on that broker" in line[0]
+    assert "the proof is wrong for user 'broker' with SCRAM-SHA-512" in first.output()
+    command = [sys.executable, "-m", "odradek", "doctor", "--json"]
+    command += ["--bootstrap-server", f"127.0.0.1:{first.port},127.0.0.1:{second.port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    found = json.dumps(json.loads(done.stdout))
+    assert "the proof is wrong for user 'broker'" in found
+
+
+@pytest.fixture
+def one(make_broker, tmp_path) -> list[BrokerProcess]:
+    options = {**OPTIONS, "default.replication.factor": 1, "min.insync.replicas": 1}
+    store_user(tmp_path / "data.coordination.db", BROKER, SECRET)
+    return [make_broker({**options, "log.dirs": tmp_path / "data"}).start()]
+
+
+def test_scram_users_of_librdkafka(one):
+    assert "SASL authentication error" in refusal(client(one, "SCRAM-SHA-256", "alice", "first"))
+    set_password(one, "alice", "first")
+    alice = client(one, "SCRAM-SHA-256", "alice", "first")
+    admin = AdminClient(alice)
+    for future in admin.create_topics([NewTopic("t", 1, 1)]).values():
+        future.result(30)
+    assert produced(alice, "t", b"1", b"2") == []
+    assert consumed(alice, "t", 2) == [b"1", b"2"]
+
+    set_password(one, "alice", "second")
+    assert "SASL authentication error" in refusal(alice)
+    alice = client(one, "SCRAM-SHA-256", "alice", "second")
+    assert produced(alice, "t", b"3") == []
+    deletion = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
+    alter(one, deletion)
+    assert "SASL authentication error" in refusal(alice)
+
+
+def test_a_wrong_password_of_plain(one):
+    assert produced(client(one, "PLAIN", "app", "app-secret"), "t", b"1") == []
+    found = refusal(client(one, "PLAIN", "app", "wrong"))
+    assert "Authentication failed: Invalid username or password" in found
+
+
+def test_librdkafka_authenticates_again_before_its_session_ends(make_broker, tmp_path):
+    store_user(tmp_path / "data.coordination.db", BROKER, SECRET)
+    options = {**OPTIONS, "default.replication.factor": 1, "min.insync.replicas": 1}
+    options["listener.name.clients.connections.max.reauth.ms"] = 2000
+    broker = make_broker({**options, "log.dirs": tmp_path / "data"}).start()
+    producer = confluent_kafka.Producer(client([broker], "PLAIN", "app", "app-secret"))
+    name = "kafka_server_socket_server_metrics_successful_reauthentication_total"
+
+    def goes_on():
+        producer.produce("t", b"x")
+        assert producer.flush(30) == 0
+        return broker.metric(name, listener="CLIENTS") >= 2
+
+    wait_for(goes_on)
+    expired = "kafka_server_socket_server_metrics_expired_connections_killed_count"
+    assert broker.metric(expired, listener="CLIENTS") == 0
