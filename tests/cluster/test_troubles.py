@@ -1,4 +1,4 @@
-"""Twenty-three problems of real brokers, each explained by `odradek doctor` and `odradek why`.
+"""Twenty-four problems of real brokers, each explained by `odradek doctor` and `odradek why`.
 
 docs/troubleshooting.md shows their output: with WRITE_TROUBLESHOOTING=1 in the environment the
 blocks of that page are written from the output.
@@ -73,6 +73,7 @@ class Apart(NamedTuple):
     wrong_port: BrokerProcess
     wrong_host: BrokerProcess
     two_directories: BrokerProcess
+    open_to_all: BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,14 @@ def apart(folder: pathlib.Path) -> Iterator[Apart]:
         BrokerProcess(folder / "port", {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}),
         BrokerProcess(folder / "host", {"advertised.listeners": "PLAINTEXT://kafka.invalid:9092"}),
         BrokerProcess(folder / "dirs", {"log.dirs": dirs}),
+        BrokerProcess(
+            folder / "open",
+            {
+                "listeners": "PLAINTEXT://0.0.0.0:0",
+                "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+                "odradek.http.host": "0.0.0.0",
+            },
+        ),
     )
     try:
         for broker in brokers[:2]:
@@ -311,6 +320,13 @@ def directory_removed(_: Home, apart: Apart) -> list[Any]:
     return [found(reached(broker), "log-dir")]
 
 
+def listener_in_the_clear(_: Home, apart: Apart) -> list[Any]:
+    asked = reached(apart.open_to_all)
+    return [
+        found(asked, "in-the-clear", about=f"broker 0, {what}") for what in ("PLAINTEXT", "HTTP")
+    ]
+
+
 TROUBLES: dict[str, Story] = {
     "An unknown option": unknown_option,
     "A disk that is nearly full": disk_nearly_full,
@@ -335,6 +351,7 @@ TROUBLES: dict[str, Story] = {
     "A wrong advertised port": wrong_port,
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,
+    "A listener in the clear": listener_in_the_clear,
 }  # in this order: some continue from the one before
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.cluster.generated_id import with_broker_id
 from odradek.broker.cluster.stores import store_of
+from odradek.broker.exposed import exposed
 from odradek.broker.reports import sample_disks
 from odradek.broker.server import Broker
 from odradek.broker.serving.loop_meter import MeteredSelector
@@ -133,6 +134,7 @@ async def _serve(
         await broker.start()
         listeners = [point.connection_string for point in broker.end_points]
         log.info("broker %d serves %s", config.broker_id, ", ".join(listeners))
+        _warn_of_exposed(broker)
         if config.log_validate_records == "full" and fastest_check() is plain_check:
             log.info(
                 "records of producers are checked in Python: a produce request of 16 KiB takes "
@@ -152,6 +154,11 @@ async def _serve(
         http.server.stop()
     await broker.stop(together_with=() if reason else stopping())
     return _give_up(reason) if reason else 0
+
+
+def _warn_of_exposed(broker: Broker) -> None:
+    for address in exposed(broker.config, broker.server.ports):
+        log.warning("%s", address)
 
 
 class _Http(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from odradek.broker.controller.view import control_routes, in_pieces
 from odradek.broker.coordinators.group_report import group_report, groups_report
+from odradek.broker.exposed import exposed
 from odradek.broker.http import Response, Route, json_response
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
@@ -53,6 +54,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             f"{point.listener}://{point.host}:{port}"
             for point, port in zip(config.listeners, broker.server.ports, strict=False)
         ],
+        "exposed": [each._asdict() for each in exposed(config, broker.server.ports)],
         "peers": _peers(broker),
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
         "cleaner": _cleaner(broker),

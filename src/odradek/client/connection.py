@@ -114,6 +114,17 @@ class Connection(Closing, asyncio.BufferedProtocol):
             raise
         return connection
 
+    @property
+    def certificate_expires_ms(self) -> int | None:
+        """When the broker's TLS certificate expires (wall time); None without TLS."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert()
+        if not certificate:
+            return None
+        import ssl  # noqa: PLC0415 - it is imported: the connection uses it
+
+        return int(ssl.cert_time_to_seconds(certificate["notAfter"]) * 1000)
+
     async def request(
         self,
         message: Message,

@@ -9,6 +9,7 @@ Port 0 means any free port, which is known once the listener is bound.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Final
 
 from odradek.config.option import InvalidConfigError
@@ -102,6 +103,17 @@ def advertised(
         replace(end_point, host=host_name) if end_point.host in ("", "::") else end_point
         for end_point in advertised_points
     )
+
+
+def reaches_other_hosts(host: str) -> bool:
+    """Whether a listener on this address accepts connections from other hosts.
+
+    A name other than localhost is taken for such an address, because it is not resolved here.
+    """
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() != "localhost"
 
 
 def parse_connection_limits(text: str) -> dict[str, int]:

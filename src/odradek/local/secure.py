@@ -36,7 +36,7 @@ from odradek.local.client_files import (
     new_password,
 )
 from odradek.local.directory import ClusterDirectory, LocalError, replace_text
-from odradek.local.options import PLAIN, SECURE, UpOptions, amend, write_options
+from odradek.local.options import LOOPBACK, PLAIN, SECURE, UpOptions, amend, write_options
 from odradek.local.store_users import has_password, opened_store, set_password
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def changes_of(directory: ClusterDirectory, brokers: int) -> dict[int, dict[str,
     login = held or SaslUser(BROKER, new_password())
     changes = {i: secure_options(directory, i, login) for i in range(brokers)}
     for broker_id in range(brokers):
+        changes[broker_id]["odradek.http.host"] = LOOPBACK  # it authenticates nobody
         advertised = properties_of(directory, broker_id).get("advertised.listeners")
         if advertised is not None:
             changes[broker_id]["advertised.listeners"] = _secured(advertised)

@@ -221,6 +221,19 @@ async def facts_of(
     )
 
 
+async def certificates_of(cluster: Cluster) -> dict[int, int]:
+    """When the TLS certificates of the brokers that answer expire; none without TLS."""
+    found = {}
+    for broker in await cluster.nodes():
+        try:
+            expires_ms = (await cluster.broker(broker)).certificate_expires_ms
+        except (ApiError, ConnectionError):
+            continue
+        if expires_ms is not None:
+            found[broker] = expires_ms
+    return found
+
+
 def _served(picture: ClusterPicture, answering: Collection[int]) -> ClusterPicture:
     """The snapshot with only the partitions whose leader answers: others would time out."""
     return replace(

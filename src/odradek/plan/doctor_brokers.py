@@ -2,15 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from odradek.plan.commands import brokers
-from odradek.plan.facts import ClusterFacts, Finding, Report, Severity, named
+from odradek.plan.commands import brokers, some
+from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 _MISSING: Final = "No such file or directory"
 _GiB: Final = 1 << 30
+_DAY_MS: Final = 86_400_000
 _FLAPPING: Final = 3  # changes of the controller within _RECENT_MS
 _FLAPPING_MS: Final = 600_000
 _RECENT_MS: Final = 3_600_000  # older entries are ignored
@@ -214,6 +215,65 @@ def _options(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def _exposed(facts: ClusterFacts) -> Iterator[Finding]:
+    found: dict[str, dict[int, str]] = {}
+    for broker, report in sorted(facts.reports.items()):
+        for each in report.get("exposed", ()):
+            found.setdefault(each["protocol"], {})[broker] = f"{each['name']}://{each['address']}"
+    for protocol, addresses in found.items():
+        began_ms = min(facts.reports[broker]["began_ms"] for broker in addresses)
+        yield Finding(
+            Severity.WARNING,
+            "in-the-clear",
+            f"{brokers(addresses)}, {protocol}",
+            f"other hosts reach {some(list(addresses.values()))}{facts.since(began_ms)}: "
+            f"{_EXPOSED[protocol]}",
+            _close(facts, addresses, protocol),
+        )
+
+
+def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> str:
+    options = facts.caller.options
+    if protocol != _HTTP and all(broker in facts.caller.local for broker in ids):
+        return (
+            f"odradek down{options}; odradek up --secure{options}; or, for clients of this host "
+            f"only: odradek down{options}; odradek up --host 127.0.0.1{options}"
+        )
+    how = (
+        "odradek.http.host=127.0.0.1"
+        if protocol == _HTTP
+        else "listeners to 127.0.0.1, or to SASL_SSL with keys and users (docs/security.md),"
+    )
+    restarts = "; ".join(_restart(facts, broker) for broker in ids)
+    return f"set {how} in server.properties; then {restarts}"
+
+
+_HTTP: Final = "HTTP"
+_EXPOSED: Final = {
+    "PLAINTEXT": (
+        "nothing is encrypted, and every client may do what User:ANONYMOUS may, without a password"
+    ),
+    "SASL_PLAINTEXT": "records, and passwords of PLAIN, cross the network in the clear",
+    _HTTP: "metrics, topics, groups and decisions are shown without authentication",
+}
+
+
+def _certificates(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker, expires_ms in sorted(facts.certificates.items()):
+        days = (expires_ms - facts.wall_ms) // _DAY_MS
+        if expires_ms - facts.wall_ms < CERTIFICATE_MS:
+            yield Finding(
+                Severity.WARNING,
+                "certificate",
+                f"broker {broker}",
+                f"its TLS certificate expires in {days} days, at {facts.clock(expires_ms)}: from "
+                "then on no client and no other broker can connect to it",
+                f"{_restart(facts, broker)}, which renews it"
+                if broker in facts.caller.local
+                else f"replace the certificate in ssl.keystore.location of broker {broker}",
+            )
+
+
 def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, report in sorted(facts.reports.items()):
         for refusal in report["refusals"]:
@@ -378,6 +438,8 @@ BROKER_RULES: Final = (
     _directories,
     _cleaner,
     _options,
+    _exposed,
+    _certificates,
     _refusals,
     _controllers,
     _emptied,

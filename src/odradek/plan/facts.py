@@ -16,6 +16,7 @@ from odradek.plan.commands import Caller, clock, some
 
 PATIENCE_MS: Final = 60_000
 DISK_PERCENT: Final = 90.0
+CERTIFICATE_MS: Final = 30 * 86_400_000  # certificates are reported so long before they expire
 
 Report = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -95,6 +96,7 @@ class ClusterFacts:
     answers_at: Mapping[int, str] = field(
         default_factory=dict
     )  # another address at which it answers
+    certificates: Mapping[int, int] = field(default_factory=dict)  # of brokers: when they expire
     # Throttle options of brokers (by id) and topics (by name).
     broker_throttles: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     topic_throttles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -185,6 +185,8 @@ REPORT = {
     "began_ms": NOW_MS - 5_000, "log_dirs": [DIRECTORY], "unknown_options": [], "refusals": [],
     "cleaner": {"is_enabled": True, "compacted_logs": 2, "given_up": []},
 }  # fmt: skip
+OPEN = {"name": "PLAINTEXT", "protocol": "PLAINTEXT", "address": "0.0.0.0:9092"}
+DAY_MS = 86_400_000
 GROUP = {"group": "g", "state": "Stable", "since_ms": NOW_MS - 90_000, "member_count": 2,
          "awaited": [], "rebalance_reason": "", "last_commit_ms": NOW_MS - 90_000}  # fmt: skip
 ONE = Replicas((0,), 5, 0, (0,))
@@ -293,6 +295,26 @@ def reported(**changed):
             facts(**reported(unknown_options=[{"name": "num.partitons",
                                                "similar": ["num.partitions"]}])),
             "unknown-option", "num.partitions may be meant", "server.properties of broker 0",
+        ),
+        (
+            facts(**reported(exposed=[OPEN])), "in-the-clear",
+            "other hosts reach PLAINTEXT://0.0.0.0:9092 since", "127.0.0.1, or to SASL_SSL",
+        ),
+        (
+            facts(**reported(exposed=[OPEN]), caller=HERE), "in-the-clear",
+            "every client may do what User:ANONYMOUS may", "odradek up --secure --dir D",
+        ),
+        (
+            facts(**reported(exposed=[{**OPEN, "name": "http", "protocol": "HTTP"}]), caller=HERE),
+            "in-the-clear", "http://0.0.0.0:9092", "odradek.http.host=127.0.0.1 in server.prop",
+        ),
+        (
+            facts(certificates={0: NOW_MS + 9 * DAY_MS, 1: NOW_MS + 31 * DAY_MS}), "certificate",
+            "expires in 9 days", "replace the certificate in ssl.keystore.location of broker 0",
+        ),
+        (
+            facts(certificates={0: NOW_MS + 29 * DAY_MS}, caller=HERE), "certificate",
+            "expires in 29 days", "odradek restart 0 --dir D, which renews it",
         ),
         (
             facts(**reported(refusals=[REFUSED, {**REFUSED, "last_ms": NOW_MS - 4_000_000},

@@ -20,7 +20,7 @@ from odradek.client.cluster import Cluster
 from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
 from odradek.plan.cluster import ClusterPicture
-from odradek.plan.collect import Reported, facts_of
+from odradek.plan.collect import Reported, certificates_of, facts_of
 from odradek.plan.commands import Caller
 from odradek.plan.doctor import diagnose
 from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, ClusterFacts, Finding, Severity
@@ -84,6 +84,7 @@ def doctor(
             found = await ask_cluster(cluster, caller, _WANTED)
             answers_at = await _seed(cluster, found)
         facts = await facts_of(cluster, _reported(found, answers_at, limits))
+        facts = replace(facts, certificates=await certificates_of(cluster))
         return _show(facts, as_json=as_json)
 
     try:
