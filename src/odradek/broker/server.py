@@ -47,6 +47,8 @@ class Broker(BrokerParts):
         open_sasl(self.config, self.authentication, self.server, sources)
         if self.acl_changes is not None:
             await load_acls(config, self.acl_changes, self.lifecycle)
+        if self.delegation_tokens is not None:
+            await self.lifecycle.persist(self.delegation_tokens.load)
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
         await in_slices(opening, self._world.clock)
@@ -74,6 +76,8 @@ class Broker(BrokerParts):
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
         if self.acl_changes is not None:
             self.tasks.start(self.acl_changes.run(), "ACLs")
+        if self.delegation_tokens is not None:
+            self.tasks.start(self.delegation_tokens.run(), "delegation tokens")
         # From here on a Metadata response names at least this broker.
         if not await self.metadata.wait_for(
             lambda: config.broker_id in self.metadata.brokers,

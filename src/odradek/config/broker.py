@@ -76,6 +76,11 @@ class BrokerOptions:
     authorizer_class_name: str
     super_users: str
     allow_everyone_if_no_acl_found: bool
+    delegation_token_secret_key: str | None
+    delegation_token_master_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
 
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int

@@ -177,7 +177,6 @@ OPTIONS: Final = (
     inert("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000),
     inert("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100),
     inert("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000),
-    inert("delegation.token.master.key", PASSWORD, None),
     inert("password.encoder.keyfactory.algorithm", STRING, None),
     inert("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding"),
     inert("password.encoder.key.length", INT, 128, rule=at_least(8)),

@@ -143,22 +143,25 @@ OPTIONS: Final = (
         doc="The claim of a bearer token that holds its subject.",
     ),
     Option(
-        "delegation.token.secret.key", PASSWORD, None, effect=False,
-        doc="The secret that signs delegation tokens; the same on all brokers. Unset: there are "
-            "no delegation tokens.",
+        "delegation.token.secret.key", PASSWORD, None,
+        doc="The secret from which the passwords of delegation tokens are computed; the same on "
+            "all brokers. Unset: there are no delegation tokens.",
     ),
     Option(
-        "delegation.token.max.lifetime.ms", LONG, 604_800_000, rule=at_least(1), effect=False,
+        "delegation.token.master.key", PASSWORD, None,
+        doc="The former name of `delegation.token.secret.key`, which goes first if both are set.",
+    ),
+    Option(
+        "delegation.token.max.lifetime.ms", LONG, 604_800_000, rule=at_least(1),
         doc="How long a delegation token can be renewed, at most.",
     ),
     Option(
-        "delegation.token.expiry.time.ms", LONG, 86_400_000, rule=at_least(1), effect=False,
+        "delegation.token.expiry.time.ms", LONG, 86_400_000, rule=at_least(1),
         doc="How long a delegation token is valid between two renewals.",
     ),
     Option(
         "delegation.token.expiry.check.interval.ms", LONG, 3_600_000, rule=at_least(1),
-        effect=False,
-        doc="How often expired delegation tokens are removed.",
+        doc="How often the controller removes expired delegation tokens.",
     ),
     Option(
         "password.encoder.secret", PASSWORD, None, effect=False,

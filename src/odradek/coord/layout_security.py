@@ -5,12 +5,14 @@ in `/kafka-acl-extended/prefixed/<Type>/<name>`. The names are *not* encoded (Ka
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 from odradek.coord.layout_config import sanitize
 from odradek.coord.znode import CorruptNodeError, Fields, dump, parse
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType, words
+from odradek.model.clock import WallMs
+from odradek.security.delegation_tokens import DelegationToken
 
 ACLS: Final = "/kafka-acl"
 ACL_CHANGES: Final = "/kafka-acl-changes"
@@ -117,18 +119,6 @@ def decode_acl_change(path: str, data: bytes | None) -> ResourcePattern:
 # ---------------------------------------------------------------------------- delegation tokens
 
 
-class DelegationToken(NamedTuple):
-    """A token as it is stored. Its secret, the HMAC, is computed and never stored."""
-
-    token_id: str
-    owner: str
-    requester: str
-    renewers: tuple[str, ...]
-    issued_ms: int
-    expires_ms: int
-    expires_ms_max: int
-
-
 def token_path(token_id: str) -> str:
     """The node of one token."""
     return f"{TOKENS}/{token_id}"
@@ -160,7 +150,7 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken:
         # Before version 3 a token was always requested by its owner.
         requester=unquote(fields.text("tokenRequester", owner)),
         renewers=tuple(map(unquote, fields.texts("renewers"))),
-        issued_ms=fields.integer("issueTimestamp"),
-        expires_ms=fields.integer("expiryTimestamp"),
-        expires_ms_max=fields.integer("maxTimestamp"),
+        issued_ms=WallMs(fields.integer("issueTimestamp")),
+        expires_ms=WallMs(fields.integer("expiryTimestamp")),
+        expires_ms_max=WallMs(fields.integer("maxTimestamp")),
     )

@@ -1,18 +1,37 @@
-"""ExpireDelegationToken (40), versions 1-2: refused, as by a broker without delegation tokens.
+"""ExpireDelegationToken (40), versions 1-2: a delegation token expires sooner, or is removed.
 
 Behaviour:
-    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client.
-    * DELEGATION_TOKEN_AUTH_DISABLED on any other: there is no `delegation.token.secret.key`.
+    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client,
+      or on which it has authenticated with a token.
+    * DELEGATION_TOKEN_AUTH_DISABLED without `delegation.token.secret.key`.
+    * DELEGATION_TOKEN_NOT_FOUND: no token has this HMAC. DELEGATION_TOKEN_OWNER_MISMATCH: the
+      client is neither the owner nor a renewer. DELEGATION_TOKEN_EXPIRED.
+    * A negative period removes the token at once, also one that has expired.
 
 Versions:
     v2  flexible
 """
 
-from odradek.broker.admin.delegation_tokens import refusal
+from odradek.broker.admin.delegation_tokens import DelegationTokens, check_allowed, enabled
+from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.serving.session import Session
-from odradek.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from odradek.model.errors import ApiError
+from odradek.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 
 
-def expire_delegation_token(session: Session) -> ExpireDelegationTokenResponse:
-    """The error for this connection."""
-    return ExpireDelegationTokenResponse(error_code=refusal(session), expiry_timestamp_ms=-1)
+async def expire_delegation_token(
+    tokens: DelegationTokens | None, session: Session, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    """Answer when the token expires."""
+    try:
+        check_allowed(session)
+        with store_errors_answered():
+            expires_ms = await enabled(tokens).expire(
+                bytes(request.hmac), session.principal, request.expiry_time_period_ms
+            )
+    except ApiError as error:
+        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

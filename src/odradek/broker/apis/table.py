@@ -11,6 +11,7 @@ from typing import Protocol
 from odradek.broker.admin.acls import AclAdmin
 from odradek.broker.admin.clients import ClientAdmin
 from odradek.broker.admin.configs import ConfigAdmin
+from odradek.broker.admin.delegation_tokens import DelegationTokens
 from odradek.broker.admin.topic_maker import InternalTopics
 from odradek.broker.admin.topics import TopicAdmin
 from odradek.broker.apis.add_offsets_to_txn import add_offsets_to_txn
@@ -126,6 +127,7 @@ class ServedParts(ReportedParts, Protocol):
     log_dir_moves: LogDirMoves
     acls: AclAdmin
     clients: ClientAdmin
+    delegation_tokens: DelegationTokens | None
     quotas: Quotas
 
     @property
@@ -301,12 +303,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.UPDATE_FEATURES: Route(
             lambda r: update_features(r.session, r.body, is_controller=topics.is_controller)
         ),
-        ApiKey.CREATE_DELEGATION_TOKEN: Route(
-            lambda r: create_delegation_token(r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.RENEW_DELEGATION_TOKEN: Route(lambda r: renew_delegation_token(r.session)),
-        ApiKey.EXPIRE_DELEGATION_TOKEN: Route(lambda r: expire_delegation_token(r.session)),
-        ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(lambda r: describe_delegation_token(r.session)),
+        **_token_routes(broker.delegation_tokens),
         # From the controller and other brokers.
         ApiKey.LEADER_AND_ISR: Route(lambda r: inbound.leader_and_isr(r.body, _origin(r))),
         ApiKey.STOP_REPLICA: Route(lambda r: inbound.stop_replica(r.body, _origin(r))),
@@ -337,6 +334,23 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         offered = ServedRange(int(key), *APIS[key].served)
         (for_our_tools if key in OWN_APIS else advertised).append(offered)
     return table
+
+
+def _token_routes(tokens: DelegationTokens | None) -> dict[ApiKey, Route | RawRoute]:
+    return {
+        ApiKey.CREATE_DELEGATION_TOKEN: Route(
+            lambda r: create_delegation_token(tokens, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.RENEW_DELEGATION_TOKEN: Route(
+            lambda r: renew_delegation_token(tokens, r.session, r.body)
+        ),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: Route(
+            lambda r: expire_delegation_token(tokens, r.session, r.body)
+        ),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(
+            lambda r: describe_delegation_token(tokens, r.session, r.body, r.header.api_version)
+        ),
+    }
 
 
 def _topic_routes(broker: ServedParts) -> Mapping[ApiKey, Route]:

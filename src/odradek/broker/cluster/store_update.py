@@ -1,14 +1,15 @@
-"""Changing one node of the store, with a notification for all brokers.
+"""Changing one node of the store, with a notification for all brokers; and following these.
 
-ACLs, quotas and credentials have this in common: read, change, write if the node has not been
-written meanwhile; otherwise the change is applied to the newer value.
+ACLs, quotas, credentials and delegation tokens have this in common: read, change, write if the node
+has not been written meanwhile; otherwise the change is applied to the newer value.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from odradek.coord.layout import sequence_number
 from odradek.coord.store import (
     BadVersionError,
     ConnectionLostError,
@@ -23,6 +24,7 @@ from odradek.coord.store import (
     Stat,
     Store,
 )
+from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 
 NOTICE_AGE_MS_MAX: Final = 15 * 60 * 1000  # as Kafka: then a notification is deleted
@@ -119,6 +121,77 @@ class ChangeFollower(ABC):
             except ConnectionLostError:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 self._something.set()
+
+
+class NoticeFollower(ChangeFollower):
+    """Follows what sequential notifications below some nodes announce.
+
+    Everything is read before the broker serves requests. After that, the notifications above the
+    last one handled name what has changed, and it is read again.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, *, parents: Sequence[str], name_prefix: str
+    ) -> None:
+        """`name_prefix` is what the names of notifications begin with."""
+        super().__init__()
+        self._store = store
+        self._clock = clock
+        self._name_prefix = name_prefix
+        self._seen = dict.fromkeys(parents, -1)  # the number of the last notification handled
+
+    @abstractmethod
+    async def _read_all(self) -> None:
+        """Read everything, also after a lost session."""
+
+    @abstractmethod
+    async def _read_changed(self, notices: Mapping[str, bytes | None]) -> None:
+        """Read what these notifications name, by their paths."""
+
+    async def load(self) -> None:
+        """Read everything, and begin to watch for changes.
+
+        Raises:
+            StoreError: the store cannot be read.
+            StartupError: see `_read_all`.
+        """
+        for parent in self._seen:
+            if await self._store.exists(parent) is None:
+                try:
+                    await self._store.create(parent, make_parents=True)
+                except NodeExistsError:
+                    continue  # another broker created it
+        # Notifications first: what changes during `_read_all` is read once more.
+        notices = await self._notices()
+        await self._read_all()
+        self._have_seen(notices)
+
+    async def _handle(self) -> None:
+        notices = await self._notices()
+        nodes = dict(zip(notices, await self._store.get_many(list(notices)), strict=True))
+        new = {
+            path: node[0]
+            for path, node in nodes.items()
+            if node is not None and notices[path][1] > self._seen[notices[path][0]]
+        }
+        await self._read_changed(new)
+        self._have_seen(notices)
+        too_old_ms = self._clock.wall_ms() - NOTICE_AGE_MS_MAX
+        await purge(self._store, nodes, created_before_ms=too_old_ms)
+
+    async def _notices(self) -> dict[str, tuple[str, int]]:
+        """The notifications, by path: parent and number. A watch is set for further ones."""
+        notices = {}
+        for parent in self._seen:
+            for name in await self._store.children(parent, self._watch):
+                number = sequence_number(name, self._name_prefix)
+                if number is not None:
+                    notices[f"{parent}/{name}"] = (parent, number)
+        return notices
+
+    def _have_seen(self, notices: dict[str, tuple[str, int]]) -> None:
+        for parent, number in notices.values():
+            self._seen[parent] = max(self._seen[parent], number)
 
 
 async def purge(

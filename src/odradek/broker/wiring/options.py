@@ -7,6 +7,7 @@ from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.serving.client_quotas import ClientQuotas
 from odradek.broker.world import World
 from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
+from odradek.group.options import GroupOptions
 from odradek.model.errors import StartupError
 from odradek.net.connection import FrameHandler
 from odradek.net.server import ConnectionLimits, Server
@@ -81,6 +82,18 @@ def replication_quotas_of(
 def security_protocols_of(config: BrokerConfig) -> dict[str, str]:
     """The security protocol of each listener."""
     return {point.listener: point.security_protocol for point in config.listeners}
+
+
+def group_options_of(config: BrokerConfig) -> GroupOptions:
+    """The options of group coordinators."""
+    return GroupOptions(
+        session_timeout_ms_min=config.group_min_session_timeout_ms,
+        session_timeout_ms_max=config.group_max_session_timeout_ms,
+        size_max=config.group_max_size,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        offset_metadata_chars_max=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+    )
 
 
 def server_of(config: BrokerConfig, world: World, handler: FrameHandler, turns: Turns) -> Server:

@@ -60,10 +60,12 @@ from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.acls import acls_of
 from odradek.broker.wiring.authentication import authentication_of, connector_of
 from odradek.broker.wiring.config_changes import ConfigChanges
+from odradek.broker.wiring.delegation_tokens import delegation_tokens_of
 from odradek.broker.wiring.neighbours import Neighbours
 from odradek.broker.wiring.options import (
     CurrentControllerOptions,
     client_quotas_of,
+    group_options_of,
     limits_of,
     replication_quotas_of,
     security_protocols_of,
@@ -79,7 +81,6 @@ from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.coord.store import Check
 from odradek.group.machine import GroupMachine
-from odradek.group.options import GroupOptions
 from odradek.log.disk import StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.logs import Logs
@@ -280,6 +281,7 @@ class BrokerParts:
             why_not_listen=world.why_not_listen,
         )
         self.acl_changes, self.acls = acls_of(config, world)
+        self.delegation_tokens = delegation_tokens_of(config, world, self.topic_admin)
         self.clients = ClientAdmin(world.store)
         self.controller_requests = ControllerRequests(
             self.replicas,
@@ -341,14 +343,6 @@ class BrokerParts:
 
     def _make_groups(self) -> None:
         config, world = self.config, self._world
-        options = GroupOptions(
-            session_timeout_ms_min=config.group_min_session_timeout_ms,
-            session_timeout_ms_max=config.group_max_session_timeout_ms,
-            size_max=config.group_max_size,
-            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-            offset_metadata_chars_max=config.offset_metadata_max_bytes,
-            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-        )
         self.group_topic: CoordinatorTopic[GroupMachine] = CoordinatorTopic(
             GROUP_TOPIC,
             replicas=self.replicas,
@@ -356,7 +350,7 @@ class BrokerParts:
             clock=world.clock,
             tasks=self.tasks,
             partition_count=partial(self.coordinator_counts.of, GROUP_TOPIC),
-            make=partial(GroupMachine, options),
+            make=partial(GroupMachine, group_options_of(config)),
             codec=lambda: Codec(config.offsets_topic_compression_codec),
         )
         self.groups = GroupShell(
@@ -482,6 +476,9 @@ class BrokerParts:
             config.transaction_remove_expired_transaction_cleanup_interval_ms,
             self.transactions.remove_expired,
         )
+        if self.delegation_tokens is not None:
+            check_ms = config.delegation_token_expiry_check_interval_ms
+            also(check_ms, self.delegation_tokens.remove_expired)
 
     # ------------------------------------------------------------- between the parts
 
@@ -551,8 +548,9 @@ class BrokerParts:
         self.controller_requests.broker_epoch = self.logs.broker_epoch = broker_epoch
         self.controller.session_opened()
         self.dynamic_config.session_opened()
-        if self.acl_changes is not None:
-            self.acl_changes.session_opened()
+        for follower in (self.acl_changes, self.delegation_tokens):
+            if follower is not None:
+                follower.session_opened()
         self.features.look()
 
     def _role_changed(self, partition: Partition) -> None:

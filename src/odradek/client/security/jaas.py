@@ -1,10 +1,20 @@
 """User name and password of a client, from its `sasl.jaas.config`."""
 
+from typing import NamedTuple
+
 from odradek.client.settings import SettingsError
 from odradek.security.sasl.jaas import JaasError, parse_jaas
 
 
-def credentials(text: str | None) -> tuple[str, str]:
+class Credentials(NamedTuple):
+    """With what a client logs in."""
+
+    user: str
+    password: str
+    is_token: bool  # they are the id and the HMAC of a delegation token
+
+
+def credentials(text: str | None) -> Credentials:
     """User name and password from a `sasl.jaas.config`.
 
     Raises:
@@ -27,6 +37,8 @@ def credentials(text: str | None) -> tuple[str, str]:
             "ScramLoginModule"
         )
     try:
-        return module.options["username"], module.options["password"]
+        user, password = module.options["username"], module.options["password"]
     except KeyError as missing:
         raise SettingsError(f"sasl.jaas.config: option {missing.args[0]} is missing") from None
+    is_token = module.options.get("tokenauth", "").lower() == "true"
+    return Credentials(user, password, is_token and short == "ScramLoginModule")

@@ -180,13 +180,13 @@ async def authenticate(security: Security, send: Send, *, compute: Compute = _at
         AuthenticationError: the broker refuses, or does not prove that it knows the password.
         SettingsError: `sasl.jaas.config` has no user name and password.
     """
-    user, password = credentials(security.jaas_config)
+    user, password, is_token = credentials(security.jaas_config)
     if security.mechanism == "PLAIN":
         await send(b"\0".join((b"", user.encode(), password.encode())))
         return
     assert security.mechanism in SCRAM_HASHES, security.mechanism
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
-    exchange = ScramExchange(security.mechanism, user, password, nonce=nonce)
+    exchange = ScramExchange(security.mechanism, user, password, nonce=nonce, is_token=is_token)
     try:
         challenge = await send(exchange.first())
         final = await compute(lambda: exchange.final(challenge))

@@ -20,6 +20,7 @@ from odradek.security.sasl.scram import ITERATIONS_MIN, SCRAM_HASHES
 
 # Kafka stores at most 16,384 iterations; a million takes about half a second.
 ITERATIONS_MAX: Final = 1_000_000
+_TOKEN: Final = ",tokenauth=true"
 _GS2_HEADER: Final = "n,,"  # no channel binding, no authorization identity
 
 
@@ -30,12 +31,15 @@ class ScramError(OdradekError):
 class ScramExchange:
     """One SCRAM authentication: `first`, `final`, `verify` in this order."""
 
-    def __init__(self, mechanism: str, user: str, password: str, *, nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, user: str, password: str, *, nonce: str, is_token: bool = False
+    ) -> None:
+        """`is_token`: user name and password are the id and the HMAC of a delegation token."""
         self._hash = SCRAM_HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         name = user.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name},r={nonce}{_TOKEN if is_token else ''}"
         self._server_signature = b""
 
     def first(self) -> bytes:

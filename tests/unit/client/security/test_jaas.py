@@ -9,9 +9,9 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def test_user_and_password():
-    assert credentials(f'{PLAIN} required username="alice" password="";') == ("alice", "")
+    assert credentials(f'{PLAIN} required username="alice" password="";') == ("alice", "", False)
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    assert credentials(f"{scram} REQUIRED username=a password=b;") == ("a", "b")
+    assert credentials(f"{scram} REQUIRED username=a password=b;") == ("a", "b", False)
 
 
 @pytest.mark.parametrize(
