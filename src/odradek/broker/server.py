@@ -44,11 +44,12 @@ class Broker(BrokerParts):
         self.cluster_id = await self.lifecycle.cluster_id()
         await self.lifecycle.persist(self.dynamic_config.load)
         sources = SaslSources(self.scram_credentials)
+        if self.delegation_tokens is not None:
+            await self.lifecycle.persist(self.delegation_tokens.load)
+            sources = sources._replace(tokens=self.delegation_tokens.credential)
         open_sasl(self.config, self.authentication, self.server, sources)
         if self.acl_changes is not None:
             await load_acls(config, self.acl_changes, self.lifecycle)
-        if self.delegation_tokens is not None:
-            await self.lifecycle.persist(self.delegation_tokens.load)
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
         await in_slices(opening, self._world.clock)

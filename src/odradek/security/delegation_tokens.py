@@ -71,7 +71,7 @@ def password_of(mac: bytes) -> str:
     return base64.b64encode(mac).decode()
 
 
-def scram_credential(mechanism: str, secret: str, token_id: str) -> StoredCredential:
+def scram_credential(secret: str, mechanism: str, token_id: str) -> StoredCredential:
     """The SCRAM credential of a token. PBKDF2 takes milliseconds.
 
     The salt is derived, so that it is the same on all brokers and at every login.

@@ -43,8 +43,8 @@ OPTIONS = {
 NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
-async def log_in(live, mechanism, user="alice", password="alice-secret"):
-    """Log in as our client does. Returns the peer.
+async def log_in(live, mechanism, user="alice", password="alice-secret", *, owner=None):
+    """Log in as our client does, with the delegation token of an owner, if it is named.
 
     Raises:
         AuthenticationError: the broker refuses.
@@ -59,10 +59,13 @@ async def log_in(live, mechanism, user="alice", password="alice-secret"):
             raise AuthenticationError(answer.error_message)
         return bytes(answer.auth_bytes)
 
-    jaas = f'{PACKAGE}.plain.PlainLoginModule required username="{user}" password="{password}";'
+    jaas = (
+        f'{PACKAGE}.scram.ScramLoginModule required username="{user}" password="{password}"'
+        f"{' tokenauth=true' if owner else ''};"
+    )
     security = Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, jaas_config=jaas)
     await authenticate(security, send)
-    assert peer.connection.session.principal == f"User:{user}"
+    assert peer.connection.session.principal == f"User:{owner or user}"
     assert (await peer.ask(DescribeClusterRequest(), 1)).error_code == 0
     return peer
 

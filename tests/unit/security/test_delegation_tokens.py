@@ -114,7 +114,7 @@ def test_the_hmac_is_that_of_kafkas_brokers():
 
 @pytest.mark.parametrize("mechanism", SCRAM_HASHES)
 def test_a_client_logs_in_with_the_id_and_the_hmac(mechanism):
-    stored = TokenCredential(OWNER, scram_credential(mechanism, "secret", "id"), NOW)
+    stored = TokenCredential(OWNER, scram_credential("secret", mechanism, "id"), NOW)
     server = ScramServer(
         mechanism,
         credentials=lambda user: None,
@@ -125,7 +125,7 @@ def test_a_client_logs_in_with_the_id_and_the_hmac(mechanism):
     password = password_of(hmac_of("secret", "id"))
     client = ScramExchange(mechanism, "id", password, nonce="c", is_token=True)
 
-    challenge = server.step(client.first())
+    challenge = server.step(client.first()).work()
     assert isinstance(challenge, Challenge)
     done = server.step(client.final(challenge.token))
     assert isinstance(done, Done)
@@ -138,9 +138,9 @@ def test_the_options_do_not_show_the_secret():
 
 
 def test_the_salt_shows_nothing_of_the_hmac():
-    credential = scram_credential("SCRAM-SHA-256", "secret", "id")
+    credential = scram_credential("secret", "SCRAM-SHA-256", "id")
 
-    assert credential == scram_credential("SCRAM-SHA-256", "secret", "id")
+    assert credential == scram_credential("secret", "SCRAM-SHA-256", "id")
     assert credential.salt not in hmac_of("secret", "id")
-    assert credential.salt != scram_credential("SCRAM-SHA-256", "secret", "id2").salt
-    assert credential.salt != scram_credential("SCRAM-SHA-256", "secret2", "id").salt
+    assert credential.salt != scram_credential("secret", "SCRAM-SHA-256", "id2").salt
+    assert credential.salt != scram_credential("secret2", "SCRAM-SHA-256", "id").salt

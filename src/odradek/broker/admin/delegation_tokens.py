@@ -10,13 +10,12 @@ that two changes at the same time are both applied.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import lru_cache, partial
+from typing import Final
 
 from odradek.broker.cluster.store_update import NoticeFollower, children, update
 from odradek.broker.serving.session import ANONYMOUS, Session
-from odradek.broker.serving.worker import Worker
 from odradek.coord.layout_security import (
     TOKEN_CHANGE_PREFIX,
     TOKEN_CHANGES,
@@ -39,11 +38,11 @@ from odradek.security.delegation_tokens import (
     renewed,
     scram_credential,
 )
-from odradek.security.sasl.scram import SCRAM_HASHES, StoredCredential, TokenCredential
+from odradek.security.sasl.scram import TokenCredential
 
 log = logging.getLogger(__name__)
+_DERIVED_MAX: Final = 10_000  # credentials, of about 500 bytes
 
-Credentials = Mapping[str, StoredCredential]  # by mechanism
 # From the stored token to the changed one (None: it is removed), or a refusal.
 _TokenChange = Callable[[DelegationToken], DelegationToken | ErrorCode | None]
 
@@ -82,35 +81,29 @@ class DelegationTokens(NoticeFollower):
         *,
         options: TokenOptions,
         draw_id: Callable[[], str],
-        worker: Worker,
         is_controller: Callable[[], bool],
     ) -> None:
-        """`worker` derives the credentials of tokens."""
+        """`draw_id` draws the id of a new token; only the controller removes expired ones."""
         super().__init__(store, clock, parents=(TOKEN_CHANGES,), name_prefix=TOKEN_CHANGE_PREFIX)
         self._options = options
         self._secret = options.secret
         self._draw_id = draw_id
-        self._worker = worker
         self._is_controller = is_controller
         self._tokens: dict[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}  # by HMAC
-        self._credentials: dict[str, Credentials] = {}
-        self._to_derive: deque[str] = deque()
-        self._is_deriving = False
+        self._derived = lru_cache(_DERIVED_MAX)(partial(scram_credential, options.secret))
 
     # ------------------------------------------------------------------------- at a login
 
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """What a client that logs in with this token has to prove; None: there is no such token.
 
-        The token may have expired.
+        The token may have expired. Takes milliseconds at the first time; any thread may call it.
         """
         token = self._tokens.get(token_id)
         if token is None:
             return None
-        known = self._credentials.get(token_id, {}).get(mechanism)
-        credential = known or scram_credential(mechanism, self._secret, token_id)
-        return TokenCredential(token.owner, credential, token.expires_ms)
+        return TokenCredential(token.owner, self._derived(mechanism, token_id), token.expires_ms)
 
     # --------------------------------------------------------------------------- requests
 
@@ -249,33 +242,7 @@ class DelegationTokens(NoticeFollower):
         elif token_id in self._tokens:
             del self._tokens[token_id]
             del self._ids[hmac_of(self._secret, token_id)]
-            self._credentials.pop(token_id, None)
 
     def _put(self, token: DelegationToken) -> None:
-        is_new = token.token_id not in self._tokens
         self._tokens[token.token_id] = token
-        if is_new:
-            self._ids[self.hmac_of(token)] = token.token_id
-            self._to_derive.append(token.token_id)
-            if not self._is_deriving:
-                self._derive_next()
-
-    def _derive_next(self) -> None:
-        """Derive credentials outside of the loop: one token at a time, because the worker does
-        its work in order, and other work waits for it.
-        """
-        self._is_deriving = bool(self._to_derive)
-        if self._to_derive:
-            token_id = self._to_derive.popleft()
-            self._worker.run(
-                partial(_derived, self._secret, token_id), partial(self._have_derived, token_id)
-            )
-
-    def _have_derived(self, token_id: str, credentials: Credentials) -> None:
-        if token_id in self._tokens:
-            self._credentials[token_id] = credentials
-        self._derive_next()
-
-
-def _derived(secret: str, token_id: str) -> Credentials:
-    return {name: scram_credential(name, secret, token_id) for name in SCRAM_HASHES}
+        self._ids[self.hmac_of(token)] = token.token_id

@@ -3,7 +3,6 @@
 from odradek.broker.admin.delegation_tokens import DelegationTokens
 from odradek.broker.admin.topics import TopicAdmin
 from odradek.broker.cluster.topic_ids import draw_topic_id
-from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import uuid_text
@@ -26,6 +25,5 @@ def delegation_tokens_of(
             renewal_ms=config.delegation_token_expiry_time_ms,
         ),
         draw_id=lambda: uuid_text(draw_topic_id(world.random)),
-        worker=world.worker or LoopWorker(world.loop),
         is_controller=lambda: controller.is_controller,
     )

@@ -21,12 +21,13 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.security.sasl.plain import OTHER_AUTHORIZATION_ID
-from odradek.security.sasl.step import Challenge, Done, Failed, Step, quoted
+from odradek.security.sasl.step import Challenge, Computation, Done, Failed, Step, quoted
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
@@ -141,6 +142,7 @@ class ScramServer:
     ) -> None:
         """`nonce` is drawn by the caller for this exchange; `decoy_secret` is the same for all
         exchanges, because the salt of an unknown user must not change from login to login.
+        `tokens` is called in another thread than `credentials`.
         """
         self._mechanism = mechanism
         self._hash = SCRAM_HASHES[mechanism]
@@ -151,14 +153,14 @@ class ScramServer:
         self._exchange: _Exchange | None = None
         self._has_ended = False
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> Step | Computation:
         if self._has_ended:
             return Failed("a message after the end of the SCRAM exchange")
         step = self._first(token) if self._exchange is None else self._final(token, self._exchange)
-        self._has_ended = not isinstance(step, Challenge)
+        self._has_ended = not isinstance(step, Challenge | Computation)
         return step
 
-    def _first(self, message: bytes) -> Step:
+    def _first(self, message: bytes) -> Step | Computation:
         match = _CLIENT_FIRST.fullmatch(message)
         if match is None:
             return Failed("the client-first-message of SCRAM is invalid")
@@ -171,7 +173,12 @@ class ScramServer:
         extensions = dict(
             part.decode().split("=", 1) for part in match["extensions"].split(b",") if part
         )
-        is_token = extensions.get("tokenauth", "").lower() == "true"
+        if extensions.get("tokenauth", "").lower() == "true":
+            # The credential of a token may have to be derived: milliseconds of PBKDF2.
+            return Computation(partial(self._challenge, match, user, is_token=True))
+        return self._challenge(match, user, is_token=False)
+
+    def _challenge(self, match: re.Match[bytes], user: str, *, is_token: bool) -> Step:
         credential, done = self._look_up(user, is_token=is_token)
         is_known = credential is not None
         credential = credential or self._decoy(user)

@@ -29,34 +29,18 @@ class Clock:
         return self.ms
 
 
-class Later:
-    """Work that is done when the test says so."""
-
-    def __init__(self):
-        self.waiting = []
-
-    def run(self, work, done):
-        self.waiting.append((work, done))
-
-    def go_on(self):
-        work, done = self.waiting.pop(0)
-        done(work())
-
-
 class Node:
     """The delegation tokens of one broker."""
 
     def __init__(self, tree, clock, ids):
         self.tree = tree
         self.store = MemoryStore(tree)
-        self.worker = Later()
         self.is_controller = True
         self.tokens = DelegationTokens(
             self.store,
             clock,
             options=TokenOptions(secret=SECRET, lifetime_ms=7_000, renewal_ms=1_000),
             draw_id=lambda: f"id{next(ids)}",
-            worker=self.worker,
             is_controller=lambda: self.is_controller,
         )
 
@@ -273,21 +257,15 @@ def test_old_notifications_are_deleted():
     play_nodes(story)
 
 
-def test_credentials_are_derived_by_the_worker_one_token_at_a_time():
+def test_a_credential_is_derived_once():
     async def story(one, *_):
         await one.create()
-        await one.create()
-        assert len(one.worker.waiting) == 1
-        before = one.tokens.credential(SHA_256, "id2")
-        one.worker.go_on()
-        one.worker.go_on()
-        assert not one.worker.waiting
-        assert one.tokens.credential(SHA_256, "id2") == before
-        assert before.credential == scram_credential(SHA_256, SECRET, "id2")
+        first = one.tokens.credential(SHA_256, "id1").credential
+        assert first == scram_credential(SECRET, SHA_256, "id1")
+        assert one.tokens.credential(SHA_256, "id1").credential is first
+        other = one.tokens.credential("SCRAM-SHA-512", "id1").credential
+        assert other == scram_credential(SECRET, "SCRAM-SHA-512", "id1")
         await one.tokens.expire(mac("id1"), OWNER, -1)
-        await one.create()
-        await one.tokens.expire(mac("id3"), OWNER, -1)
-        one.worker.go_on()  # for a token that was removed meanwhile
-        assert one.tokens.credential(SHA_256, "id3") is None
+        assert one.tokens.credential(SHA_256, "id1") is None
 
     play_nodes(story)
