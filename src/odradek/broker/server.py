@@ -43,13 +43,7 @@ class Broker(BrokerParts):
         await self.lifecycle.open()
         self.cluster_id = await self.lifecycle.cluster_id()
         await self.lifecycle.persist(self.dynamic_config.load)
-        sources = SaslSources(self.scram_credentials)
-        if self.delegation_tokens is not None:
-            await self.lifecycle.persist(self.delegation_tokens.load)
-            sources = sources._replace(tokens=self.delegation_tokens.credential)
-        open_sasl(self.config, self.authentication, self.server, sources)
-        if self.acl_changes is not None:
-            await load_acls(config, self.acl_changes, self.lifecycle)
+        await self._load_security()
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
         await in_slices(opening, self._world.clock)
@@ -114,6 +108,16 @@ class Broker(BrokerParts):
         await closed
         await self._world.store.close()
         self.state = "stopped"
+
+    async def _load_security(self) -> None:
+        """Read delegation tokens and ACLs: no client is served by other rules than those stored."""
+        sources = SaslSources(self.scram_credentials)
+        if self.delegation_tokens is not None:
+            await self.lifecycle.persist(self.delegation_tokens.load)
+            sources = sources._replace(tokens=self.delegation_tokens.credential)
+        open_sasl(self.config, self.authentication, self.server, sources)
+        if self.acl_changes is not None:
+            await load_acls(self.config, self.acl_changes, self.lifecycle)
 
     def _log_strays(self) -> None:
         for path, directory in self.logs.directories.items():

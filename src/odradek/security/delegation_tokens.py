@@ -91,7 +91,7 @@ def check_renewers(renewers: Collection[str]) -> ErrorCode:
 def created(
     token_id: str, wanted: WantedToken, options: TokenOptions, wall_ms: WallMs
 ) -> DelegationToken:
-    """A new token."""
+    """A new token, issued now."""
     lifetime_ms = wanted.lifetime_ms
     allowed_ms = options.lifetime_ms
     expires_ms_max = wall_ms + (min(lifetime_ms, allowed_ms) if lifetime_ms > 0 else allowed_ms)
