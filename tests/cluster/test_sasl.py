@@ -8,8 +8,9 @@ import sys
 import time
 
 import confluent_kafka
+import jwt
 import pytest
-from brokers import BrokerProcess
+from brokers import BrokerEndedError, BrokerProcess
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -19,7 +20,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from control import ThreeBrokers, wait_for
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
 
+from odradek.client.cluster import Cluster
+from odradek.client.security.protocol import AuthenticationError
+from odradek.client.settings import ClientSettings
 from odradek.coord.layout_config import ConfigEntity, encode_config
 from odradek.coord.sqlite import SqliteStore
 from odradek.net.clock import RealClock
@@ -248,3 +254,100 @@ def test_librdkafka_authenticates_again_before_its_session_ends(make_broker, tmp
     wait_for(goes_on)
     expired = "kafka_server_socket_server_metrics_expired_connections_killed_count"
     assert broker.metric(expired, listener="CLIENTS") == 0
+
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def bearer_token(name, **claims):
+    now_s = int(time.time())
+    claims = {"sub": name, "iat": now_s, "exp": now_s + 60, "aud": "kafka", **claims}
+    return jwt.encode(claims, KEY, algorithm="ES256", headers={"kid": "k"})
+
+
+@pytest.fixture
+def bearers(make_broker, tmp_path):
+    """A broker with OAUTHBEARER, whose keys are in a file."""
+    file = tmp_path / "jwks.json"
+    key = {**json.loads(ECAlgorithm.to_jwk(KEY.public_key())), "kid": "k"}
+    file.write_text(json.dumps({"keys": [key]}))
+    options = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
+        "sasl.oauthbearer.expected.audience": "kafka,other",
+        "log.dirs": tmp_path / "data",
+    }
+    return make_broker(options).start()
+
+
+def bearer_client(broker, token):
+    return {
+        "bootstrap.servers": f"127.0.0.1:{broker.ports[1]}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (token, time.time() + 3600),
+    }
+
+
+def test_bearer_tokens_of_librdkafka(bearers):
+    assert produced(bearer_client(bearers, bearer_token("alice")), "t", b"1") == []
+    for wrong in ({"aud": "elsewhere"}, {"exp": 1000}, {"sub": ""}):
+        found = refusal(bearer_client(bearers, bearer_token("alice", **wrong)))
+        assert "invalid_token" in found
+    unsigned = jwt.encode({"sub": "alice", "iat": 0, "exp": 1 << 40}, None, algorithm="none")
+    assert "invalid_token" in refusal(bearer_client(bearers, unsigned))
+    assert "authentication failed: the token is for another audience" in bearers.output()
+    assert bearer_token("alice").partition(".")[0] not in bearers.output()
+
+
+def test_bearer_tokens_of_our_client(bearers, tmp_path):
+    file = tmp_path / "token"
+    settings = ClientSettings.from_properties(
+        {
+            "bootstrap.servers": f"127.0.0.1:{bearers.ports[1]}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+        }
+    )
+
+    async def connects():
+        async with await Cluster.connect(settings):
+            return True
+
+    file.write_text(bearer_token("alice") + "\n")
+    assert asyncio.run(connects())
+    file.write_text(bearer_token("alice", exp=1000))
+    with pytest.raises(AuthenticationError, match="invalid_token"):
+        asyncio.run(connects())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"sasl.oauthbearer.jwks.endpoint.url": None}, "no keys that verify tokens: set sasl.oa"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "file:///nowhere"}, "No such file"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1/"}, "must be a file: or https:"),
+        ({"odradek.sasl.oauthbearer.unsecured.tokens": "true"}, "are set: remove one"),
+        (
+            {"inter.broker.listener.name": "SASL_PLAINTEXT"}
+            | {"sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"},
+            "by PLAIN or SCRAM here",
+        ),
+        (
+            {"sasl.server.callback.handler.class": "x.OAuthBearerUnsecuredValidator"},
+            "classes of Java are not loaded",
+        ),
+    ],
+    ids=["none", "missing", "http", "both", "brokers", "class"],
+)
+def test_a_broker_without_keys_does_not_start(bearers, options, reason):
+    bearers.stop()
+    bearers.options |= {name: value for name, value in options.items() if value is not None}
+    for name, value in options.items():
+        if value is None:
+            del bearers.options[name]
+    with pytest.raises(BrokerEndedError) as error:
+        bearers.start()
+    assert reason in error.value.output

@@ -16,7 +16,12 @@ from dataclasses import replace
 
 from odradek.broker.storage.housekeeping import in_slices
 from odradek.broker.wiring.acls import load_acls
-from odradek.broker.wiring.authentication import SaslSources, open_sasl
+from odradek.broker.wiring.authentication import (
+    OAUTHBEARER,
+    SaslSources,
+    listeners_with,
+    open_sasl,
+)
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
 from odradek.model.cluster import Broker as RegisteredBroker
@@ -115,6 +120,11 @@ class Broker(BrokerParts):
         if self.delegation_tokens is not None:
             await self.lifecycle.persist(self.delegation_tokens.load)
             sources = sources._replace(tokens=self.delegation_tokens.credential)
+        for listener in listeners_with(self.config, OAUTHBEARER):
+            from odradek.broker.wiring.bearer_tokens import bearer_validator  # noqa: PLC0415 - urllib
+
+            validate = await bearer_validator(self.config, listener, self._world, self.tasks)
+            sources = sources._replace(bearer={**sources.bearer, listener: validate})
         open_sasl(self.config, self.authentication, self.server, sources)
         if self.acl_changes is not None:
             await load_acls(self.config, self.acl_changes, self.lifecycle)

@@ -31,7 +31,7 @@ from odradek.model.errors import OdradekError
 
 # In the order of Kafka's error message.
 PROTOCOLS: Final = ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 class SettingsError(OdradekError):
@@ -61,6 +61,7 @@ COMMON: Final = table(
         Option("security.protocol", STRING, "PLAINTEXT", rule=one_of_any_case(*PROTOCOLS)),
         Option("sasl.mechanism", STRING, "GSSAPI"),
         Option("sasl.jaas.config", PASSWORD, None),
+        Option("sasl.oauthbearer.token.endpoint.url", STRING, None),
         Option("ssl.truststore.type", STRING, "JKS"),
         Option("ssl.truststore.location", STRING, None),
         Option("ssl.truststore.password", PASSWORD, None),
@@ -102,6 +103,7 @@ class Security:
     ciphers: tuple[str, ...] = ()
     mechanism: str = "GSSAPI"
     jaas_config: str | None = field(default=None, repr=False)
+    token_url: str | None = None  # where the bearer token is
 
     @property
     def uses_tls(self) -> bool:
@@ -204,4 +206,5 @@ def _security(values: Mapping[str, Any]) -> Security:
         ciphers=values["ssl.cipher.suites"] or (),
         mechanism=mechanism,
         jaas_config=values["sasl.jaas.config"],
+        token_url=values["sasl.oauthbearer.token.endpoint.url"],
     )

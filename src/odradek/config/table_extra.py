@@ -105,6 +105,11 @@ OPTIONS: Final = (
             "seconds. Apache Kafka has `connections.max.idle.ms` alone.",
     ),
     Option(
+        "odradek.sasl.oauthbearer.unsecured.tokens", BOOLEAN, False,
+        doc="Whether OAUTHBEARER accepts tokens without a signature, so that every client may use "
+            "every name: for tests only.",
+    ),
+    Option(
         "odradek.flush.before.ack", BOOLEAN, False,
         doc="Whether records are flushed before they are acknowledged. This is safe if all "
             "brokers lose power at once, and slow.",

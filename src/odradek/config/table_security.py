@@ -119,27 +119,42 @@ OPTIONS: Final = (
         doc="The largest SASL message that is read before a peer has authenticated.",
     ),
     Option(
-        "sasl.oauthbearer.jwks.endpoint.url", STRING, None, effect=False,
-        doc="The URL of the keys that sign bearer tokens.",
+        "sasl.oauthbearer.jwks.endpoint.url", STRING, None,
+        doc="The keys that sign bearer tokens, as a JSON Web Key Set: an `https:` or a `file:` "
+            "URL. Without keys a listener with OAUTHBEARER prevents the start.",
     ),
     Option(
-        "sasl.oauthbearer.expected.audience", LIST, None, effect=False,
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000,
+        doc="How often the keys are read again. They are also read, at most once a minute, when "
+            "a token names a key that is not among them.",
+    ),
+    Option(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100,
+        doc="The pause after a first failure to read the keys again. The former keys are used "
+            "meanwhile.",
+    ),
+    Option(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000,
+        doc="The longest pause between two attempts to read the keys again.",
+    ),
+    Option(
+        "sasl.oauthbearer.expected.audience", LIST, None,
         doc="The audiences; a bearer token must name one of them.",
     ),
     Option(
-        "sasl.oauthbearer.expected.issuer", STRING, None, effect=False,
+        "sasl.oauthbearer.expected.issuer", STRING, None,
         doc="The issuer that a bearer token must name.",
     ),
     Option(
-        "sasl.oauthbearer.clock.skew.seconds", INT, 30, effect=False,
+        "sasl.oauthbearer.clock.skew.seconds", INT, 30,
         doc="The maximum difference between the clocks of this broker and of the token's issuer.",
     ),
     Option(
-        "sasl.oauthbearer.scope.claim.name", STRING, "scope", effect=False,
+        "sasl.oauthbearer.scope.claim.name", STRING, "scope",
         doc="The claim of a bearer token that holds its scopes.",
     ),
     Option(
-        "sasl.oauthbearer.sub.claim.name", STRING, "sub", effect=False,
+        "sasl.oauthbearer.sub.claim.name", STRING, "sub",
         doc="The claim of a bearer token that holds its subject.",
     ),
     Option(

@@ -43,6 +43,12 @@ def until(what: str, reached: Callable[[], Any], *, timeout_s: float = TIMEOUT_S
     raise TimeoutError(f"not within {timeout_s:g} s: {what}")
 
 
+def inside(properties: Mapping[str, str]) -> list[str]:
+    """A listener for brokers alone, if the options name one."""
+    name = properties.get("inter.broker.listener.name")
+    return [f"{name}://{apache.HOST}:{apache.free_port()}"] if name else []
+
+
 class OurBroker:
     """An Odradek broker beside Apache Kafka's, with the same options.
 
@@ -58,12 +64,13 @@ class OurBroker:
     ) -> None:
         self.broker_id = broker_id
         self.port = apache.free_port()
+        self.inside = inside(properties)
         self.data = home / "data"
         self.log = home / "broker.log"
         home.mkdir(parents=True)
         options = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{apache.HOST}:{self.port}",
+            "listeners": ",".join([f"PLAINTEXT://{apache.HOST}:{self.port}", *self.inside]),
             "log.dirs": str(self.data),
             **({"zookeeper.connect": zookeeper} if zookeeper else {}),
             **OPTIONS,
@@ -125,8 +132,14 @@ class TheirBroker:
     ) -> None:
         self.broker_id = broker_id
         self.data = home / "data"
+        self.inside = inside(properties)
         self._make = lambda: apache.Broker(
-            home, zookeeper, broker_id=broker_id, brokers=3, properties={**OPTIONS, **properties}
+            home,
+            zookeeper,
+            broker_id=broker_id,
+            brokers=3,
+            properties={**OPTIONS, **properties},
+            listeners=self.inside,
         )
         self._broker: apache.Broker | None = None
 
@@ -169,8 +182,11 @@ class MixedCluster:
         home: pathlib.Path,
         kinds: Mapping[int, str],
         properties: Mapping[str, str] = {},
+        prepare: Callable[[str], None] = lambda _zookeeper: None,
     ) -> None:
+        """`prepare` is called with ZooKeeper's address before the first broker starts."""
         self._zookeeper = apache.ZooKeeper(home / "zookeeper")
+        prepare(self._zookeeper.address)
         self.client = KazooClient(self._zookeeper.address)
         self.client.start()
         kind_of = {"ours": OurBroker, "theirs": TheirBroker}

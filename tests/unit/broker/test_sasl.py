@@ -1,7 +1,9 @@
 """SASL listeners of a whole broker: who logs in, by the options and by the credentials stored."""
 
 import asyncio
+import base64
 import hashlib
+import json
 import logging
 
 import pytest
@@ -212,6 +214,31 @@ def test_a_session_has_the_lifetime_of_its_listener_and_mechanism():
         assert peer.connection in live.broker.authentication._states
 
     play(story, **OPTIONS, **options)
+
+
+@pytest.mark.parametrize("signature", ["", "c2ln"])
+def test_tokens_without_a_signature_by_the_option_that_says_so(signature, caplog):
+    def part(content):
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    async def story(live):
+        peer = live.peer(PORT)
+        await peer.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        now_s = live.clock.wall_ms() // 1000
+        claims = part({"sub": "anybody", "iat": now_s, "exp": now_s + 100})
+        token = f"{part({'alg': 'none'})}.{claims}.{signature}"
+        message = f"n,,\1auth=Bearer {token}\1\1".encode()
+        answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+        assert bool(answer.auth_bytes) is bool(signature), "an error of RFC 7628"
+        name = "ANONYMOUS" if signature else "anybody"
+        assert peer.connection.session.principal == f"User:{name}"
+
+    options = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "odradek.sasl.oauthbearer.unsecured.tokens": "true",
+    }
+    play(story, **{**OPTIONS, **options})
+    assert "listener SECURE accepts bearer tokens without a signature" in caplog.text
 
 
 def test_log_ins_are_metrics_by_listener():

@@ -7,7 +7,7 @@ those that are written, would be found too late.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,16 +26,20 @@ from odradek.net.channel import Connector
 from odradek.net.server import Server
 from odradek.security.sasl.exchange import SaslRules
 from odradek.security.sasl.jaas import JaasError, LoginModule, parse_jaas
+from odradek.security.sasl.oauthbearer import OAuthBearerServer, Validate
 from odradek.security.sasl.plain import PlainServer, plain_users
 from odradek.security.sasl.scram import SCRAM_HASHES, ScramServer, TokenCredential
-from odradek.security.sasl.step import SaslServer
+from odradek.security.sasl.step import Computation, SaslServer
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.sasl_connector import BrokerLogin
 
 BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
 JAAS_CONFIG: Final = "sasl.jaas.config"
+OAUTHBEARER: Final = "OAUTHBEARER"
 _CALLBACK_HANDLER: Final = "sasl.server.callback.handler.class"
+# Kafka's class that verifies tokens by `sasl.oauthbearer.jwks.endpoint.url`, as this broker does.
+_KEYS_HANDLER: Final = "OAuthBearerValidatorCallbackHandler"
 _NONCE_BYTES: Final = 18
 # The login module of a mechanism, without its package, and what to write for it.
 _SCRAM: Final = (
@@ -51,6 +55,10 @@ _MODULES: Final = {
         'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="...";',
     ),
     **dict.fromkeys(SCRAM_HASHES, _SCRAM),
+    OAUTHBEARER: (
+        "OAuthBearerLoginModule",
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    ),
 }
 
 
@@ -60,6 +68,17 @@ class SaslSources(NamedTuple):
     scram: ScramCredentials
     # The delegation token of a mechanism and an id; None: there is none.
     tokens: Callable[[str, str], TokenCredential | None] = lambda _mechanism, _id: None
+    bearer: Mapping[str, Validate] = {}  # by listener, for OAUTHBEARER
+
+
+class _InWorker:
+    """A mechanism whose answers are computed outside of the event loop."""
+
+    def __init__(self, server: OAuthBearerServer) -> None:
+        self._server = server
+
+    def step(self, token: bytes) -> Computation:
+        return Computation(partial(self._server.step, token))
 
 
 def authentication_of(world: World, server: Server, requests: RequestLoop) -> Authentication:
@@ -91,6 +110,20 @@ def open_sasl(
             rules = sasl_rules(config, point.listener, sources, decoy_secret)
             authentication.set_rules(point.listener, rules)
             server.in_front[point.listener] = authentication
+
+
+def listeners_with(config: BrokerConfig, mechanism: str) -> list[str]:
+    """The listeners whose clients may use a mechanism.
+
+    Raises:
+        StartupError: the mechanisms of a listener cannot be used.
+    """
+    return [
+        point.listener
+        for point in config.listeners
+        if uses_sasl(point.security_protocol)
+        and mechanism in enabled_mechanisms(config, point.listener)
+    ]
 
 
 def connector_of(
@@ -135,6 +168,10 @@ def broker_login(config: BrokerConfig) -> "BrokerLogin":
         raise StartupError(
             f"{BETWEEN_BROKERS}={mechanism}: brokers connect to each other over listener "
             f"{listener}, whose mechanisms are {', '.join(enabled)}: set it to one of them"
+        )
+    if mechanism == OAUTHBEARER:
+        raise StartupError(
+            f"{BETWEEN_BROKERS}={mechanism}: brokers log in to each other by PLAIN or SCRAM here"
         )
     needs = "brokers log in to each other by its username and password"
     module = login_module(config, listener, mechanism, needs=needs)
@@ -239,6 +276,9 @@ def _server(
             name = mechanism_option(listener, mechanism, JAAS_CONFIG)
             raise StartupError(f'{name} has no user: add user_NAME="PASSWORD" for each')
         return partial(PlainServer, users)
+    if mechanism == OAUTHBEARER:
+        validate = sources.bearer[listener]
+        return lambda: _InWorker(OAuthBearerServer(validate))
     return lambda: ScramServer(
         mechanism,
         credentials=partial(sources.scram.credential, mechanism),
@@ -254,9 +294,11 @@ def _refuse_callback_handler(config: BrokerConfig, listener: str, mechanism: str
         listener_option(listener, _CALLBACK_HANDLER),
         _CALLBACK_HANDLER,
     ):
-        if config.values.get(name) is not None:
+        found = str(config.values.get(name) or "")
+        is_ours = mechanism == OAUTHBEARER and found.rpartition(".")[2] == _KEYS_HANDLER
+        if found and not is_ours:
             raise StartupError(
-                f"{name}={config.values[name]}: classes of Java are not loaded here; remove it, "
+                f"{name}={found}: classes of Java are not loaded here; remove it, "
                 f"or disable {mechanism}"
             )
 

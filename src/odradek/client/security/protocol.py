@@ -6,11 +6,13 @@ usually PKCS12. Real JKS files are refused with the command that converts them.
 """
 
 import pathlib
+import re
 import secrets
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from odradek.client.security.jaas import credentials
 from odradek.client.security.scram import ScramError, ScramExchange
@@ -20,6 +22,7 @@ from odradek.security.sasl.scram import SCRAM_HASHES
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _NONCE_BYTES: Final = 18
+_TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 _TLS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
@@ -178,8 +181,11 @@ async def authenticate(security: Security, send: Send, *, compute: Compute = _at
 
     Raises:
         AuthenticationError: the broker refuses, or does not prove that it knows the password.
-        SettingsError: `sasl.jaas.config` has no user name and password.
+        SettingsError: `sasl.jaas.config` has no user name and password, or there is no token.
     """
+    if security.mechanism == "OAUTHBEARER":
+        await _send_bearer(bearer_token(security.token_url), send)
+        return
     user, password, is_token = credentials(security.jaas_config)
     if security.mechanism == "PLAIN":
         await send(b"\0".join((b"", user.encode(), password.encode())))
@@ -193,3 +199,32 @@ async def authenticate(security: Security, send: Send, *, compute: Compute = _at
         exchange.verify(await send(final))
     except ScramError as error:
         raise AuthenticationError(f"{security.mechanism}: {error}") from None
+
+
+async def _send_bearer(token: str, send: Send) -> None:
+    """Send a bearer token (RFC 7628)."""
+    error = await send(f"n,,\1auth=Bearer {token}\1\1".encode())
+    if error:
+        await send(b"\1")  # the broker fails the exchange, with the error as its text
+        raise AuthenticationError(f"OAUTHBEARER: {error.decode(errors='replace')[:200]}")
+
+
+def bearer_token(url: str | None) -> str:
+    """The token in the file that `sasl.oauthbearer.token.endpoint.url` names.
+
+    Raises:
+        SettingsError: it is not set, is another URL than of a file, or the file has no token.
+    """
+    option = "sasl.oauthbearer.token.endpoint.url"
+    parts = urlsplit(url or "")
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise SettingsError(
+            f"{option}={url}: must be file:///PATH; another program has to put the token there"
+        )
+    try:
+        text = pathlib.Path(unquote(parts.path)).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{option}={url}: {error}") from None
+    if not _TOKEN.fullmatch(text):
+        raise SettingsError(f"{option}={url}: the file has no bearer token alone")
+    return text

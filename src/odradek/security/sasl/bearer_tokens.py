@@ -30,6 +30,7 @@ _PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SECONDS_MAX: Final = 1 << 53
 
 Claims = Mapping[str, object]
+UNKNOWN_KEY: Final = "the token names no key of the key set"
 
 
 class JwksError(OdradekError):
@@ -97,7 +98,7 @@ class JwksTokens:
             return TokenRefused("the token is not a signed JSON Web Token")
         kid, algorithm = header.get("kid"), header.get("alg")
         if not isinstance(kid, str) or kid not in self._keys:
-            return TokenRefused("the token names no key of the key set")
+            return TokenRefused(UNKNOWN_KEY)
         key, algorithms = self._keys[kid]
         if not isinstance(algorithm, str) or algorithm not in algorithms or "crit" in header:
             return TokenRefused("the token's header does not fit the key that it names")
