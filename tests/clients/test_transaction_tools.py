@@ -5,10 +5,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
+import java_tools
 import pytest
-import test_java_tools
 from harness import Cluster
-from test_java_tools import Tool, line, tool
+from java_tools import Tool, line, tool
 
 from odradek.client.cluster import TRANSACTION_COORDINATOR
 from odradek.client.cluster import Cluster as Client
@@ -30,7 +30,7 @@ from odradek.wire.messages.produce import (
 
 __all__ = ["line", "tool"]  # fixtures
 pytestmark = pytest.mark.jvm
-test_java_tools.CLASSES["transactions"] = "org.apache.kafka.tools.TransactionsCommand"
+java_tools.CLASSES["transactions"] = "org.apache.kafka.tools.TransactionsCommand"
 
 TWO_HOURS_MS: Final = 7_200_000
 SWITCH: Final = "transaction.partition.verification.enable"

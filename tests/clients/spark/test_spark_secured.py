@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import apache
 import pytest
 from harness import run_program
-from test_our_client_secured import PASSWORD, PLAIN, SCRAM, USER, Secured, scram_password
+from secured import PASSWORD, PLAIN, SCRAM, USER, Secured, scram_password
 
 pytestmark = pytest.mark.jvm
 
