@@ -12,6 +12,7 @@ from odradek.broker.reported import ReportedParts
 from odradek.broker.serving.authentication import Authentication, AuthenticationCounts
 from odradek.broker.serving.client_quotas import CONSUMER, PRODUCER, REQUEST, ClientQuotas
 from odradek.broker.serving.purgatory import Purgatory
+from odradek.broker.serving.tls_listeners import TlsListeners
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.controller.controller import Controller
 from odradek.controller.states import PartitionState
@@ -26,6 +27,7 @@ class MeasuredParts(ReportedParts, Protocol):
     """The parts whose numbers are read, besides the parts of reports."""
 
     state: str
+    tls: TlsListeners
     metrics: BrokerMetrics
     fetch: FetchApi
     metadata: MetadataCache
@@ -142,7 +144,11 @@ def publish_quotas(broker: MeasuredParts) -> None:
 
 
 def publish_authentication(broker: MeasuredParts) -> None:
-    """What happened on SASL listeners, and what waits there."""
+    """What happened on listeners with TLS and SASL, and what waits there."""
+    broker.metrics.gauges(
+        "odradek_tls_handshakes_failed",
+        lambda: [((name,), count) for name, count in broker.tls.failed.items()],
+    )
     counts, unauthenticated = broker.authentication.counts, broker.server.unauthenticated
 
     def read(name: str) -> list[tuple[tuple[str, ...], float]]:

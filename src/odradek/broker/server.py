@@ -116,6 +116,7 @@ class Broker(BrokerParts):
 
     async def _load_security(self) -> None:
         """Read delegation tokens and ACLs: no client is served by other rules than those stored."""
+        self.tls.open(self.config)
         sources = SaslSources(self.scram_credentials)
         if self.delegation_tokens is not None:
             await self.lifecycle.persist(self.delegation_tokens.load)

@@ -28,6 +28,7 @@ from odradek.config.option import (
     table,
 )
 from odradek.model.errors import OdradekError
+from odradek.security.tls.stores import KeyStore, key_store_of, trust_store_of
 
 # In the order of Kafka's error message.
 PROTOCOLS: Final = ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")
@@ -77,18 +78,6 @@ COMMON: Final = table(
         Option("ssl.cipher.suites", LIST, None),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyStore:
-    """A key store or trust store: a file, or PEM text in the properties."""
-
-    type: str = "JKS"  # JKS, PKCS12 or PEM
-    location: str | None = None
-    password: str | None = field(default=None, repr=False)
-    certificates: str | None = None  # PEM text: the chain, or the certificates to trust
-    key: str | None = field(default=None, repr=False)  # PEM text
-    key_password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,20 +176,8 @@ def _security(values: Mapping[str, Any]) -> Security:
         raise SettingsError(f"sasl.mechanism={mechanism}: this client has {', '.join(MECHANISMS)}")
     return Security(
         protocol=protocol,
-        trust_store=KeyStore(
-            type=values["ssl.truststore.type"].upper(),
-            location=values["ssl.truststore.location"],
-            password=values["ssl.truststore.password"],
-            certificates=values["ssl.truststore.certificates"],
-        ),
-        key_store=KeyStore(
-            type=values["ssl.keystore.type"].upper(),
-            location=values["ssl.keystore.location"],
-            password=values["ssl.keystore.password"],
-            certificates=values["ssl.keystore.certificate.chain"],
-            key=values["ssl.keystore.key"],
-            key_password=values["ssl.key.password"],
-        ),
+        trust_store=trust_store_of(values.__getitem__),
+        key_store=key_store_of(values.__getitem__),
         checks_host_name=bool(values["ssl.endpoint.identification.algorithm"]),
         tls_versions=values["ssl.enabled.protocols"],
         ciphers=values["ssl.cipher.suites"] or (),

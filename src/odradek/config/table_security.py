@@ -32,12 +32,12 @@ OPTIONS: Final = (
     ),
     Option(
         "ssl.client.auth", STRING, "none", rule=one_of("required", "requested", "none"),
-        scope=PER_BROKER, effect=False,
+        scope=PER_BROKER,
         doc="Whether clients must present a certificate (`required`), may present one "
             "(`requested`), or need none (`none`).",
     ),
     Option(
-        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), scope=PER_BROKER, effect=False,
+        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), scope=PER_BROKER,
         doc="The versions of TLS that are allowed.",
     ),
     Option(
@@ -45,56 +45,56 @@ OPTIONS: Final = (
         doc="The version of TLS that is preferred.",
     ),
     Option(
-        "ssl.cipher.suites", LIST, (), scope=PER_BROKER, effect=False,
+        "ssl.cipher.suites", LIST, (), scope=PER_BROKER,
         doc="The cipher suites that are accepted; empty: the TLS library decides.",
     ),
     Option(
-        "ssl.endpoint.identification.algorithm", STRING, "https", scope=PER_BROKER, effect=False,
+        "ssl.endpoint.identification.algorithm", STRING, "https", scope=PER_BROKER,
         doc="Whether a broker that connects to another checks the host name in its certificate "
             "(`https`), or not (empty).",
     ),
     Option(
-        "ssl.keystore.type", STRING, "JKS", scope=PER_BROKER, effect=False,
+        "ssl.keystore.type", STRING, "JKS", scope=PER_BROKER,
         doc="The format of `ssl.keystore.location`: PEM, PKCS12 or JKS.",
     ),
     Option(
-        "ssl.keystore.location", STRING, None, scope=PER_BROKER, effect=False,
+        "ssl.keystore.location", STRING, None, scope=PER_BROKER,
         doc="The file with this broker's private key and its certificates.",
     ),
     Option(
-        "ssl.keystore.password", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "ssl.keystore.password", PASSWORD, None, scope=PER_BROKER,
         doc="The password of `ssl.keystore.location`.",
     ),
     Option(
-        "ssl.key.password", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "ssl.key.password", PASSWORD, None, scope=PER_BROKER,
         doc="The password of the private key in the keystore or in `ssl.keystore.key`.",
     ),
     Option(
-        "ssl.keystore.key", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "ssl.keystore.key", PASSWORD, None, scope=PER_BROKER,
         doc="The private key itself, as PEM text.",
     ),
     Option(
-        "ssl.keystore.certificate.chain", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "ssl.keystore.certificate.chain", PASSWORD, None, scope=PER_BROKER,
         doc="This broker's certificates, as PEM text, its own first.",
     ),
     Option(
-        "ssl.truststore.type", STRING, "JKS", scope=PER_BROKER, effect=False,
+        "ssl.truststore.type", STRING, "JKS", scope=PER_BROKER,
         doc="The format of `ssl.truststore.location`: PEM, PKCS12 or JKS.",
     ),
     Option(
-        "ssl.truststore.location", STRING, None, scope=PER_BROKER, effect=False,
+        "ssl.truststore.location", STRING, None, scope=PER_BROKER,
         doc="The file with the trusted certificates.",
     ),
     Option(
-        "ssl.truststore.password", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "ssl.truststore.password", PASSWORD, None, scope=PER_BROKER,
         doc="The password of `ssl.truststore.location`.",
     ),
     Option(
-        "ssl.truststore.certificates", PASSWORD, None, scope=PER_BROKER, effect=False,
+        "ssl.truststore.certificates", PASSWORD, None, scope=PER_BROKER,
         doc="The trusted certificates, as PEM text.",
     ),
     Option(
-        "ssl.principal.mapping.rules", STRING, "DEFAULT", effect=False,
+        "ssl.principal.mapping.rules", STRING, "DEFAULT",
         doc="The rules that turn the name in a client's certificate into its principal: "
             "`RULE:pattern/replacement/[LU]`, the first that matches, or `DEFAULT` for the whole "
             "name.",

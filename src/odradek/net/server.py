@@ -88,11 +88,14 @@ class Server:
         soon: Callable[[Callable[[], None]], None],
         call_later: Callable[[float, Callable[[], None]], object] = _never,
         rates: ConnectionRates | None = None,
+        around: Callable[[Connection], asyncio.BufferedProtocol] | None = None,
     ) -> None:
         """`soon` calls a function after other work has had its turn (`Turns.soon`).
 
-        `call_later` is needed where connections are limited by a rate.
+        `call_later` is needed where connections are limited by a rate. `around` is what the socket
+        of a connection is given in place of the connection (TLS); None: the connection.
         """
+        self._around = around
         self._call_later = call_later
         self.unauthenticated = Unauthenticated(
             monotonic_ms=monotonic_ms, soon=soon, dropped=self.broke_off
@@ -153,7 +156,7 @@ class Server:
         Raises:
             StartupError: the address cannot be used.
         """
-        make_protocol = partial(self.make_connection, end_point.listener)
+        make_protocol = partial(self._make_protocol, end_point.listener)
         try:
             listening = await self._network.listen(make_protocol, end_point.host, end_point.port)
         except OSError as error:
@@ -163,6 +166,10 @@ class Server:
             ) from None
         self._listening.append(listening)
         return listening.port
+
+    def _make_protocol(self, listener: str) -> asyncio.BufferedProtocol:
+        connection = self.make_connection(listener)
+        return connection if self._around is None else self._around(connection)
 
     def make_connection(self, listener: str) -> Connection:
         """The protocol for a connection that a listener accepts."""
@@ -223,7 +230,7 @@ class Server:
         if refused_ms:
             # Closed after the throttle time, as in Kafka: its client does not reconnect before.
             self.delayed_connections += 1
-            connection.mute(Mute.RATE)
+            self._hold_up(connection)
             self._call_later(refused_ms / 1000, connection.abort)
             return
         self._connections[connection] = None
@@ -234,8 +241,13 @@ class Server:
         delay_ms = self._delay_ms(connection.listener)
         if delay_ms:
             self.delayed_connections += 1
-            connection.mute(Mute.RATE)
+            self._hold_up(connection)
             self._call_later(delay_ms / 1000, partial(connection.unmute, Mute.RATE))
+
+    def _hold_up(self, connection: Connection) -> None:
+        """Stop reading a new connection, so that a TLS handshake does not begin either."""
+        connection.mute(Mute.RATE)
+        connection.crowd(self._is_crowded)
 
     def _delay_ms(self, listener: str) -> int:
         """How long a new connection is not read.

@@ -17,6 +17,8 @@ from odradek.model.errors import MalformedRequestError
 
 LENGTH_BYTES: Final = 4
 _LENGTH: Final = Struct(">i")
+# How a TLS connection begins, which a listener without TLS takes for a length.
+_CLIENT_HELLO: Final = (0x16_03_01, 0x16_03_02, 0x16_03_03)
 _SMALL_BYTES: Final = 16 * 1024
 # From this size on a buffer is mapped: its pages take memory when they are first written, and
 # making it takes no time.
@@ -78,9 +80,7 @@ class FrameBuffer:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer, start)
         if not 0 <= length <= self.frame_bytes_max:
-            raise MalformedRequestError(
-                f"frame of {length} bytes; socket.request.max.bytes={self.frame_bytes_max}"
-            )
+            raise MalformedRequestError(_problem(length, self.frame_bytes_max))
         end = body + length
         if self._end < end:
             return None
@@ -144,3 +144,12 @@ class FrameBuffer:
         self._view[: len(kept)] = kept
         self._start, self._end = 0, len(kept)
         self._small_frames = self._touched = 0
+
+
+def _problem(length: int, frame_bytes_max: int) -> str:
+    if length >> 8 in _CLIENT_HELLO:
+        return (
+            "the client uses TLS, and this listener does not: set security.protocol in the "
+            "client's options, or connect to a listener with TLS"
+        )
+    return f"frame of {length} bytes; socket.request.max.bytes={frame_bytes_max}"

@@ -134,7 +134,7 @@ COMPUTED_FROM = {
     "zookeeper.connection.timeout.ms",
 }
 
-# What is read for each listener (`broker/wiring/authentication.py`).
+# What is read for each listener: `wiring/authentication.py`, `serving/tls_listeners.py`.
 READ_FOR_LISTENERS = {
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
@@ -152,6 +152,21 @@ READ_FOR_LISTENERS = {
     "sasl.oauthbearer.scope.claim.name",
     "sasl.oauthbearer.sub.claim.name",
     "sasl.server.max.receive.size",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
 }
 
 

@@ -15,6 +15,7 @@ from odradek.broker.incidents import Incidents
 from odradek.broker.serving.authentication import Authentication
 from odradek.broker.serving.request_loop import RequestLoop
 from odradek.broker.serving.scram_credentials import ScramCredentials
+from odradek.broker.serving.tls_listeners import ENCRYPTED, TlsListeners
 from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.wiring.options import security_protocols_of
 from odradek.broker.world import World
@@ -24,6 +25,8 @@ from odradek.model.clock import read_clocks
 from odradek.model.errors import StartupError
 from odradek.net.channel import Connector
 from odradek.net.server import Server
+from odradek.net.tls.connector import TlsConnector
+from odradek.net.turns import Turns
 from odradek.security.sasl.exchange import SaslRules
 from odradek.security.sasl.jaas import JaasError, LoginModule, parse_jaas
 from odradek.security.sasl.oauthbearer import OAuthBearerServer, Validate
@@ -93,6 +96,17 @@ def authentication_of(world: World, server: Server, requests: RequestLoop) -> Au
     )
 
 
+def tls_listeners_of(
+    world: World, turns: Turns, requests: Callable[[], RequestLoop]
+) -> TlsListeners:
+    """The listeners with TLS; `open` loads their key stores."""
+    return TlsListeners(
+        soon=turns.soon,
+        wall_ms=world.clock.wall_ms,
+        refused=lambda connection, why: requests().note_refusal(connection, why),
+    )
+
+
 def open_sasl(
     config: BrokerConfig, authentication: Authentication, server: Server, sources: SaslSources
 ) -> None:
@@ -127,17 +141,23 @@ def listeners_with(config: BrokerConfig, mechanism: str) -> list[str]:
 
 
 def connector_of(
-    config: Callable[[], BrokerConfig], world: World, incidents: Incidents
+    config: Callable[[], BrokerConfig], world: World, incidents: Incidents, tls: TlsListeners
 ) -> Connector:
-    """What connects this broker to others: over a SASL listener, it logs in."""
+    """What connects this broker to others, with the security protocol of their listener."""
     first = config()
-    if not uses_sasl(protocol_between_brokers(first)):
-        return world.network
+    protocol = protocol_between_brokers(first)
+    network: Connector = world.network
+    if protocol in ENCRYPTED:
+        network = TlsConnector(
+            world.network, partial(tls.client_context, first.inter_broker_listener)
+        )
+    if not uses_sasl(protocol):
+        return network
     from odradek.broker.cluster.sasl_connector import SaslConnector  # noqa: PLC0415 - with ssl
 
     client_id = f"broker-{first.broker_id}"
     return SaslConnector(
-        world.network,
+        network,
         lambda: broker_login(config()),
         worker=world.worker or LoopWorker(world.loop),
         monotonic_ms=world.clock.monotonic_ms,

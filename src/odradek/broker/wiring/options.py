@@ -1,22 +1,23 @@
 """Options in the form in which parts of a broker take them, and options that prevent its start."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
+from odradek.broker.replication.replica_fetcher import FetchOptions
 from odradek.broker.serving.client_quotas import ClientQuotas
 from odradek.broker.world import World
 from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
 from odradek.group.options import GroupOptions
 from odradek.model.errors import StartupError
-from odradek.net.connection import FrameHandler
+from odradek.net.connection import Connection, FrameHandler
 from odradek.net.server import ConnectionLimits, Server
 from odradek.net.turns import Turns
 from odradek.quota.connections import UNLIMITED, ConnectionRates
 from odradek.replica.selector import LEADER, RACK_AWARE
 from odradek.replica.throttle import ReplicationQuota
 
-_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 CREATION_RATE: Final = "max.connection.creation.rate"
 
 
@@ -96,7 +97,25 @@ def group_options_of(config: BrokerConfig) -> GroupOptions:
     )
 
 
-def server_of(config: BrokerConfig, world: World, handler: FrameHandler, turns: Turns) -> Server:
+def fetch_options_of(config: BrokerConfig) -> FetchOptions:
+    """The options of replica fetchers."""
+    return FetchOptions(
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        partition_bytes_max=config.replica_fetch_max_bytes,
+        response_bytes_max=config.replica_fetch_response_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        timeout_ms=config.replica_socket_timeout_ms,
+    )
+
+
+def server_of(
+    config: BrokerConfig,
+    world: World,
+    handler: FrameHandler,
+    turns: Turns,
+    around: Callable[[Connection], asyncio.BufferedProtocol],
+) -> Server:
     """The server of a broker's listeners, which are not open yet."""
     return Server(
         world.network,
@@ -108,6 +127,7 @@ def server_of(config: BrokerConfig, world: World, handler: FrameHandler, turns: 
         rates=ConnectionRates(
             windows=config.quota_window_num, window_ms=config.quota_window_size_seconds * 1000
         ),
+        around=around,
     )
 
 
@@ -154,12 +174,6 @@ def refuse_unsupported(config: BrokerConfig) -> None:
     Raises:
         StartupError: an option is set to something unsupported.
     """
-    for point in config.listeners:
-        if point.security_protocol not in _PROTOCOLS:
-            raise StartupError(
-                f"listener {point.listener} has security protocol {point.security_protocol}: "
-                f"this version serves {' and '.join(_PROTOCOLS)} only"
-            )
     selector = config.replica_selector_class
     if selector not in (None, "", LEADER, RACK_AWARE):
         raise StartupError(

@@ -46,7 +46,7 @@ from odradek.broker.replication.fetching import last_fetches
 from odradek.broker.replication.isr_shell import IsrShell
 from odradek.broker.replication.log_dir_moves import LogDirMoves
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.replica_fetcher import FetchOptions, ReplicaFetcher
+from odradek.broker.replication.replica_fetcher import ReplicaFetcher
 from odradek.broker.replication.replica_fetchers import ReplicaFetchers
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import Purgatory
@@ -58,13 +58,18 @@ from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.broker.wiring.acls import acls_of
-from odradek.broker.wiring.authentication import authentication_of, connector_of
+from odradek.broker.wiring.authentication import (
+    authentication_of,
+    connector_of,
+    tls_listeners_of,
+)
 from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.broker.wiring.delegation_tokens import delegation_tokens_of
 from odradek.broker.wiring.neighbours import Neighbours
 from odradek.broker.wiring.options import (
     CurrentControllerOptions,
     client_quotas_of,
+    fetch_options_of,
     group_options_of,
     limits_of,
     replication_quotas_of,
@@ -146,6 +151,7 @@ class BrokerParts:
         self.metrics = BrokerMetrics({int(key): api.name for key, api in APIS.items()})
         self.incidents = Incidents(clock.wall_ms)
         self.turns = Turns(world.loop, clock.monotonic_ms)
+        self.tls = tls_listeners_of(world, self.turns, lambda: self.requests)
         self.purgatory = Purgatory(world.loop, clock.monotonic_ms)
         self.metadata = MetadataCache(
             world.loop, clock.monotonic_ms, changed=self._metadata_changed
@@ -169,7 +175,7 @@ class BrokerParts:
         self._neighbours = Neighbours(
             world,
             self.metadata,
-            connector=connector_of(lambda: self.config, world, self.incidents),
+            connector=connector_of(lambda: self.config, world, self.incidents, self.tls),
             config=lambda: self.config,
             logs=self.logs,
             own=lambda: self.controller_requests,
@@ -371,14 +377,6 @@ class BrokerParts:
             changed=self.metrics.isr_changed,
             topic_deleted=lambda partition: self.replicas.topic_deleted(partition),
         )
-        options = FetchOptions(
-            max_wait_ms=config.replica_fetch_wait_max_ms,
-            min_bytes=config.replica_fetch_min_bytes,
-            partition_bytes_max=config.replica_fetch_max_bytes,
-            response_bytes_max=config.replica_fetch_response_max_bytes,
-            backoff_ms=config.replica_fetch_backoff_ms,
-            timeout_ms=config.replica_socket_timeout_ms,
-        )
         self.fetchers = ReplicaFetchers(
             self.metadata,
             listener=config.inter_broker_listener,
@@ -389,7 +387,7 @@ class BrokerParts:
                 connector=self._neighbours.connector,
                 loop=world.loop,
                 clock=world.clock,
-                options=options,
+                options=fetch_options_of(config),
                 tasks=self.tasks,
                 storage_failed=self.logs.failed,
                 quota=self.follower_quota,
@@ -451,7 +449,7 @@ class BrokerParts:
             slow_ms=SLOW_REQUEST_MS,
             incidents=self.incidents,
         )
-        self.server = server_of(config, world, self.requests, self.turns)
+        self.server = server_of(config, world, self.requests, self.turns, self.tls.around)
         self.authentication = authentication_of(world, self.server, self.requests)
 
     def _make_background(self) -> None:

@@ -1,0 +1,1 @@
+"""TLS around the connections of `net`: contexts, the protocol, and the connector."""

@@ -1,0 +1,439 @@
+"""TLS between a socket and a connection: to the socket a protocol, to the connection its transport.
+
+asyncio has such a layer, too (`asyncio.sslproto`), whose limits do not hold for a server with many
+clients: it takes 256 KiB for each connection before the handshake, buffers up to 512 KiB of what a
+paused connection does not read and as much of what a client does not read, without counting the
+socket's own buffer, and a failed handshake reaches neither the connection nor the log. Here
+
+* the connection is made before the handshake: connection limits, rates and the idle time-out hold
+  from the first byte on, and a handshake that is not completed in time ends the connection;
+* received bytes go through one buffer of all connections (`Scratch`) into OpenSSL at once. The
+  socket is not read while the connection is paused, so at most `SCRATCH_BYTES` wait decrypted or
+  encrypted;
+* bytes are encrypted when the socket takes them, in pieces: OpenSSL's buffer keeps its largest
+  size. What waits is what the connection has written, and `get_write_buffer_size` counts it all;
+* handshakes of a server are worked on one in each iteration of the event loop (`soon`): one with
+  an RSA key takes a millisecond.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from odradek.net.connection import Chunk
+
+SCRATCH_BYTES: Final = 32 * 1024
+_PIECE_BYTES: Final = 128 * 1024
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+_HANDSHAKE_RECORD: Final = 0x16
+_CLOSED_BY_PEER: Final = (
+    "the other side closed the connection during the TLS handshake: it may not trust the "
+    "certificate sent to it"
+)
+
+
+class _TlsState(Enum):
+    HANDSHAKE = auto()
+    OPEN = auto()
+    CLOSING = auto()  # everything written is still sent
+    CLOSED = auto()
+
+
+class Scratch:
+    """The buffer into which sockets write. Its content is used before another socket writes."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(SCRATCH_BYTES))
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """One side of one TLS connection."""
+
+    __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
+        "_context",
+        "_established",
+        "_failed",
+        "_incoming",
+        "_is_full",
+        "_is_paused",
+        "_is_scheduled",
+        "_outgoing",
+        "_peer_is_slow",
+        "_received_first",
+        "_scratch",
+        "_server_host",
+        "_server_side",
+        "_soon",
+        "_state",
+        "_timer",
+        "_tls",
+        "_transport",
+        "inner",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0913 - a side of a connection, and what it reports to
+        self,
+        inner: asyncio.BufferedProtocol,
+        context: ssl.SSLContext,
+        *,
+        scratch: Scratch,
+        established: Callable[["TlsTransport"], None],
+        failed: Callable[[str], None],
+        server_side: bool,
+        server_host: str | None = None,
+        soon: Callable[[Callable[[], None]], None] = _at_once,
+    ) -> None:
+        """`established` is called after the handshake, before the first byte is passed on.
+
+        `failed` is called instead, with the reason, if the handshake fails; the connection is
+        closed then. The reason is empty if the peer has sent nothing. A server's connection is made
+        before the handshake, a client's after it.
+        """
+        super().__init__()
+        self.inner = inner
+        self._context = context
+        self._server_host = server_host
+        self._scratch = scratch
+        self._established = established
+        self._failed = failed
+        self._server_side = server_side
+        self._soon = soon
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls: ssl.SSLObject  # from the peer's first byte on: it takes tens of kilobytes
+        self._state = _TlsState.HANDSHAKE
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._received_first = False
+        self._is_scheduled = False  # a step of the handshake, or reading what has been received
+        self._is_paused = False  # the connection does not read
+        self._is_full = False  # the socket does not take more
+        self._peer_is_slow = False  # as the connection was notified
+        self._backlog: deque[memoryview] = deque()
+        self._backlog_bytes = 0
+
+    # ------------------------------------------------------------------- for asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._wait_for_handshake()
+        if self._server_side:
+            self.inner.connection_made(self)
+        else:
+            self._begin()
+            self._shake_hands()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        is_made = self._server_side or self._state is not _TlsState.HANDSHAKE
+        if self._state is _TlsState.HANDSHAKE:
+            self._give_up(_CLOSED_BY_PEER if self._received_first else "")
+        self._end()
+        if is_made:
+            self.inner.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - a hint
+        return self._scratch.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        received = self._scratch.view[:nbytes]
+        if self._state is _TlsState.OPEN:
+            self._incoming.write(received)
+            self._read()
+        elif self._state is _TlsState.HANDSHAKE:
+            self._received_in_handshake(received)
+
+    def eof_received(self) -> bool:
+        """The peer has closed its side: nothing more is sent to it."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self._notify_slow()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._encrypt()
+        if not self._is_full and not self._backlog and self._peer_is_slow:
+            self._peer_is_slow = False
+            self.inner.resume_writing()
+
+    # ------------------------------------------------------- for the connection: a transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "ssl_object":
+            return self._tls
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return (
+            self._state in (_TlsState.CLOSING, _TlsState.CLOSED)
+            or self._transport is None
+            or self._transport.is_closing()
+        )
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.inner
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
+    def pause_reading(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read what has been received, and then the socket again."""
+        if self._is_paused:
+            self._is_paused = False
+            self._schedule(asyncio.get_running_loop().call_soon, self._resumed)
+
+    def get_write_buffer_size(self) -> int:
+        unsent_bytes = self._backlog_bytes
+        if self._transport is not None:
+            unsent_bytes += self._transport.get_write_buffer_size()
+        return unsent_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received, encrypted, that the connection has not read."""
+        return self._incoming.pending
+
+    def write(self, data: Chunk) -> None:
+        if self._state in (_TlsState.CLOSING, _TlsState.CLOSED) or not data:
+            return
+        self._backlog.append(memoryview(data))
+        self._backlog_bytes += len(data)
+        if self._state is _TlsState.OPEN and not self._is_full:
+            self._encrypt()
+
+    def close(self) -> None:
+        """Close after everything written is sent."""
+        if self._state is _TlsState.OPEN:
+            self._state = _TlsState.CLOSING
+            self._encrypt()
+        elif self._state is _TlsState.HANDSHAKE:
+            self.abort()
+
+    def abort(self) -> None:
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---------------------------------------------------------------------- handshake
+
+    def _begin(self) -> None:
+        self._tls = self._context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=self._server_side,
+            server_hostname=self._server_host,
+        )
+
+    def _wait_for_handshake(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(HANDSHAKE_TIMEOUT_S, self._handshake_is_late)
+
+    def _handshake_is_late(self) -> None:
+        if self._is_paused:  # by this side, because of a rate
+            self._wait_for_handshake()
+        else:
+            self._give_up(f"no TLS handshake within {HANDSHAKE_TIMEOUT_S:.0f} s")
+
+    def _received_in_handshake(self, received: memoryview) -> None:
+        if not self._received_first:
+            self._received_first = True
+            if self._server_side and received[0] != _HANDSHAKE_RECORD:
+                self._give_up(
+                    "the client does not use TLS, and this listener does: set security.protocol "
+                    "in the client's options, or connect to a listener without TLS"
+                )
+                return
+            if self._server_side:
+                self._begin()
+        self._incoming.write(received)
+        if self._incoming.pending > SCRATCH_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+        self._schedule(self._soon, self._shake_hands)
+
+    def _schedule(
+        self, soon: Callable[[Callable[[], None]], object], work: Callable[[], None]
+    ) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            soon(work)
+
+    def _shake_hands(self) -> None:
+        self._is_scheduled = False
+        if self._state is not _TlsState.HANDSHAKE:
+            return
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send()
+            if not self._is_paused and self._transport is not None:
+                self._transport.resume_reading()
+            return
+        except (ssl.SSLError, OSError) as error:
+            self._send()  # the alert
+            self._give_up(handshake_problem(error, server_side=self._server_side))
+            return
+        self._state = _TlsState.OPEN
+        self._stop_timer()
+        self._send()
+        if not self._server_side:
+            self.inner.connection_made(self)
+        self._established(self)
+        self._encrypt()
+        self._resumed()
+
+    def _give_up(self, reason: str) -> None:
+        self._end()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            # An alert is still sent, unless the peer has left earlier bytes unread.
+            if transport.get_write_buffer_size():
+                transport.abort()
+            else:
+                transport.close()
+        self._failed(reason)
+
+    def _end(self) -> None:
+        self._state = _TlsState.CLOSED
+        self._stop_timer()
+        self._backlog.clear()
+        self._backlog_bytes = 0
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ------------------------------------------------------------------------ reading
+
+    def _resumed(self) -> None:
+        self._is_scheduled = False
+        if self._state is _TlsState.OPEN and not self._is_paused:
+            self._read()
+        transport = self._transport
+        if not self._is_paused and transport is not None and not transport.is_closing():
+            transport.resume_reading()
+
+    def _read(self) -> None:
+        """Pass on what has been received, until the connection pauses."""
+        inner = self.inner
+        read = cast("Callable[[int, memoryview], int]", self._tls.read)
+        more, is_over = True, False
+        try:
+            while more and self._state is _TlsState.OPEN and not self._is_paused:
+                buffer = memoryview(cast("bytearray", inner.get_buffer(-1)))
+                room, filled = len(buffer), 0
+                try:
+                    while filled < room and not is_over:
+                        count = read(room - filled, buffer[filled:])
+                        filled += count
+                        is_over = not count  # close_notify
+                except ssl.SSLWantReadError:
+                    more = False
+                if filled:
+                    inner.buffer_updated(filled)
+                if is_over:
+                    self.close()
+        except ssl.SSLError:
+            self.abort()
+            return
+        if self._outgoing.pending:  # an answer to a key update
+            self._send()
+
+    # ------------------------------------------------------------------------ writing
+
+    def _encrypt(self) -> None:
+        """Encrypt and send the backlog, until the socket does not take more."""
+        backlog = self._backlog
+        try:
+            while backlog and not self._is_full:
+                piece = backlog[0]
+                written = self._tls.write(piece[:_PIECE_BYTES])
+                self._backlog_bytes -= written
+                if written == len(piece):
+                    backlog.popleft()
+                else:
+                    backlog[0] = piece[written:]
+                self._send()
+        except ssl.SSLWantReadError:  # a key update is not complete
+            pass
+        except ssl.SSLError:
+            self.abort()
+            return
+        if self._state is _TlsState.CLOSING and not backlog:
+            self._finish()
+        elif backlog:
+            self._notify_slow()
+
+    def _send(self) -> None:
+        if self._outgoing.pending and self._transport is not None:
+            self._transport.write(self._outgoing.read())
+
+    def _finish(self) -> None:
+        """Send close_notify, and close without waiting for that of the peer."""
+        self._state = _TlsState.CLOSED
+        with suppress(ssl.SSLError, OSError):  # the peer's close_notify is outstanding
+            self._tls.unwrap()
+        self._send()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _notify_slow(self) -> None:
+        if not self._peer_is_slow:
+            self._peer_is_slow = True
+            self.inner.pause_writing()
+
+
+def handshake_problem(error: Exception, *, server_side: bool) -> str:
+    """What an error of OpenSSL means, and what to do."""
+    reason = getattr(error, "reason", None) or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        whose = "client's" if server_side else "broker's"
+        return f"TLS: the {whose} certificate is refused: {error.verify_message}"
+    known = _PROBLEMS_OF_CLIENTS if server_side else _PROBLEMS_OF_SERVERS
+    for part, meaning in known.items():
+        if part in reason:
+            return f"TLS: {meaning} ({reason})"
+    return f"TLS: the handshake failed: {reason or error}"
+
+
+_PROBLEMS_OF_CLIENTS: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has sent no certificate, and "
+    "ssl.client.auth=required: set a key store in the client's options",
+    "UNKNOWN_CA": "the client does not trust this broker's certificate: check the client's trust "
+    "store",
+    "CERTIFICATE_UNKNOWN": "the client refuses this broker's certificate: check the client's "
+    "trust store, and the host name it connects to",
+    "BAD_CERTIFICATE": "the client refuses this broker's certificate: check the client's trust "
+    "store, and the host name it connects to",
+    "CERTIFICATE_EXPIRED": "this broker's certificate has expired",
+    "UNSUPPORTED_PROTOCOL": "the client has no version of TLS that is in ssl.enabled.protocols",
+    "PROTOCOL_VERSION": "the client has no version of TLS that is in ssl.enabled.protocols",
+    "NO_SHARED_CIPHER": "the client has no cipher suite that is allowed here: check "
+    "ssl.cipher.suites, and that the key's type fits them",
+}
+_PROBLEMS_OF_SERVERS: Final = {
+    "WRONG_VERSION_NUMBER": "the other side does not use TLS on this port",
+    "RECORD_LAYER_FAILURE": "the other side does not use TLS on this port",
+    "CERTIFICATE_REQUIRED": "the other side requires a certificate: set a key store",
+    "UNKNOWN_CA": "the other side does not trust the certificate sent to it: check its trust store",
+    "BAD_CERTIFICATE": "the other side refuses the certificate sent to it",
+    "CERTIFICATE_EXPIRED": "the certificate sent to the other side has expired",
+    "PROTOCOL_VERSION": "no version of TLS in common: check ssl.enabled.protocols on both sides",
+    "HANDSHAKE_FAILURE": "no cipher suite in common, or a certificate is required",
+}

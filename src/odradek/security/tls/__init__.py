@@ -1,0 +1,1 @@
+"""Key stores, certificates and the principals in them: pure. Connections are in `net/tls`."""

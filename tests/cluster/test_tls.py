@@ -1,0 +1,269 @@
+"""Brokers whose clients, and whose connections to each other, use TLS."""
+
+import asyncio
+import json
+import pathlib
+import socket
+import ssl
+import urllib.request
+
+import pytest
+from brokers import BrokerEndedError
+from control import ThreeBrokers, wait_for
+from peers import Peer
+from tests.certificates import Authority, client_options, server_options
+
+from odradek.client.cluster import BootstrapError, Cluster
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
+from odradek.client.security.protocol import AuthenticationError
+from odradek.client.settings import ClientSettings
+from odradek.model.partition import TopicPartition
+
+HOST = "127.0.0.1"
+BOTH = f"PLAINTEXT://{HOST}:0,SSL://{HOST}:0"
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path / "certificates")
+
+
+def play(story):
+    return asyncio.run(asyncio.wait_for(story, 120))
+
+
+def properties(authority, *ports, key=None, **more):
+    return {
+        "bootstrap.servers": ",".join(f"{HOST}:{port}" for port in ports),
+        "request.timeout.ms": "10000",
+        "default.api.timeout.ms": "10000",
+        "auto.offset.reset": "earliest",
+        **client_options(authority, key),
+        **more,
+    }
+
+
+async def written(options, topic, values):
+    """Write with acks=all."""
+    settings = ProducerSettings.from_properties({**options, "acks": "all"})
+    async with await Producer.open(settings) as producer:
+        return [await (await producer.send(topic, value)) for value in values]
+
+
+async def read(options, topic, count):
+    async with await Consumer.open(ConsumerSettings.from_properties(options)) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        records = []
+        while len(records) < count:
+            records += await consumer.poll(1000)
+        return [record.value for record in records]
+
+
+async def brokers_in_metadata(options):
+    async with await Cluster.connect(ClientSettings.from_properties(options)) as cluster:
+        return len((await cluster.refresh()).brokers)
+
+
+def in_sync(brokers, topic, ids):
+    return wait_for(
+        lambda: (found := brokers.partition(topic)) and sorted(found.isr_nodes) == sorted(ids)
+    )
+
+
+# ------------------------------------------------------------------------------ between brokers
+
+
+def test_three_brokers_replicate_over_tls_also_after_one_was_killed(
+    make_broker, tmp_path, authority
+):
+    options = {
+        "listeners": BOTH,
+        "inter.broker.listener.name": "SSL",
+        "ssl.client.auth": "required",
+        **server_options(authority, authority.issue(HOST)),
+    }
+    brokers = ThreeBrokers(make_broker, tmp_path, **options)
+    ports = [broker.ports[1] for broker in brokers.brokers.values()]
+    mine = properties(authority, *ports, key=authority.issue("client", name="client"))
+    brokers.create("t", [1, 2, 3], min_insync_replicas="2")
+    values = [b"%d" % n + bytes(30_000) for n in range(40)]
+    play(written(mine, "t", values))
+    in_sync(brokers, "t", [1, 2, 3])
+
+    brokers.brokers[1].kill()
+    wait_for(lambda: brokers.partition("t").leader_id in (2, 3))
+    play(written(mine, "t", [b"while one is down"]))
+    brokers.brokers[1].start()
+    in_sync(brokers, "t", [1, 2, 3])
+    assert play(read(mine, "t", 41)) == [*values, b"while one is down"]
+    assert [broker.traces() for broker in brokers.brokers.values()] == [[], [], []]
+
+
+def test_a_broker_whose_certificate_is_refused_says_why(make_broker, tmp_path, authority):
+    store = tmp_path / "store.db"
+    shared = {
+        "listeners": f"SSL://{HOST}:0",
+        "inter.broker.listener.name": "SSL",
+        "odradek.store.path": store,
+    }
+    good = server_options(authority, authority.issue(HOST))
+    wrong = server_options(authority, authority.issue("elsewhere.example.org", name="wrong"))
+    wrong["ssl.endpoint.identification.algorithm"] = ""
+    make_broker({"broker.id": 1, **shared, **good}, name="one").start()
+    make_broker({"broker.id": 2, **shared, **wrong}, name="two").start()
+    first = make_broker({"broker.id": 3, **shared, **good}, name="three").start()
+    log_of_the_controller = tmp_path / "one" / "broker.log"
+    wait_for(lambda: "IP address mismatch" in log_of_the_controller.read_text())
+    assert first.is_up
+
+
+def test_brokers_use_the_stores_of_their_listener(make_broker, authority):
+    """A listener that is not mapped by its own name, with options under its prefix."""
+    prefix = "listener.name.inside."
+    broker = make_broker({
+        "listeners": f"PLAINTEXT://{HOST}:0,INSIDE://{HOST}:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:SSL",
+        "inter.broker.listener.name": "INSIDE",
+        **server_options(authority, authority.issue(HOST), prefix=prefix),
+    }).start()  # fmt: skip
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+    play(written(properties(authority, broker.ports[1]), "t", [b"x"]))
+    assert play(read(properties(authority, broker.ports[1]), "t", 1)) == [b"x"]
+
+
+# ----------------------------------------------------------------------------------- clients
+
+
+@pytest.fixture
+def broker(make_broker, authority):
+    options = server_options(authority, authority.issue(HOST))
+    return make_broker({"listeners": BOTH, **options}).start()
+
+
+def test_a_client_that_does_not_trust_the_broker_refuses_it(broker, tmp_path):
+    other = Authority(tmp_path / "other")
+    with pytest.raises((BootstrapError, AuthenticationError), match="local issuer"):
+        play(brokers_in_metadata(properties(other, broker.ports[1])))
+    wait_for(lambda: "it may not trust the certificate" in broker.output())
+    assert broker.metric("odradek_tls_handshakes_failed", listener="SSL") >= 1
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda authority: authority.expired(HOST), "expired"),
+        (lambda authority: authority.issue("elsewhere.example.org"), "mismatch"),
+    ],
+)
+def test_a_broker_with_a_wrong_certificate_is_refused(make_broker, authority, make, reason):
+    options = server_options(authority, make(authority))
+    broker = make_broker({"listeners": BOTH, **options}).start()
+    assert ("has expired" in broker.output()) is (reason == "expired")
+    with pytest.raises((BootstrapError, AuthenticationError), match=reason):
+        play(brokers_in_metadata(properties(authority, broker.ports[1])))
+
+
+def test_clients_with_and_without_tls_on_the_wrong_port_are_told_what_to_change(broker, authority):
+    with socket.create_connection((HOST, broker.ports[1])) as client:
+        client.sendall(b"\0\0\0\x10\0\x12\0\0" + bytes(12))
+        assert client.recv(100) == b""
+    wait_for(lambda: "the client does not use TLS" in broker.output())
+    with pytest.raises(BootstrapError, match="may not use TLS"):
+        play(brokers_in_metadata(properties(authority, broker.ports[0])))
+    wait_for(lambda: "the client uses TLS, and this listener does not" in broker.output())
+
+
+def test_refused_clients_are_among_the_reports(broker):
+    with socket.create_connection((HOST, broker.ports[1])) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert client.recv(100) == b""
+    found = wait_for(lambda: state(broker)["refusals"])
+    assert found[0]["what"].startswith("the client does not use TLS")
+
+
+def state(broker):
+    with urllib.request.urlopen(f"{broker.http}/broker", timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_handshakes_that_are_not_completed_take_no_connection_for_ever(
+    make_broker, authority, tmp_path
+):
+    options = server_options(authority, authority.issue(HOST))
+    broker = make_broker({"listeners": BOTH, "max.connections.per.ip": 60, **options}).start()
+    hello = client_hello(authority)
+    sockets = []
+    for n in range(50):
+        client = socket.create_connection((HOST, broker.ports[1]))
+        client.sendall(hello[: len(hello) if n % 2 else 5])
+        sockets.append(client)
+    try:
+        # A client is served meanwhile, and the limit of connections counts the handshakes.
+        assert play(brokers_in_metadata(properties(authority, broker.ports[1]))) == 1
+        more = [socket.create_connection((HOST, broker.ports[1])) for _ in range(20)]
+        sockets += more
+        wait_for(lambda: "max.connections.per.ip" in broker.output())
+        for client in sockets:
+            client.settimeout(30)
+            read_to_the_end(client)
+    finally:
+        for client in sockets:
+            client.close()
+    assert "no TLS handshake within 10 s" in broker.output()
+    wait_for(
+        lambda: (
+            broker.metric("kafka_server_socket_server_metrics_connection_count", listener="SSL")
+            == 0
+        )
+    )
+
+
+def client_hello(authority):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cafile=authority.file)
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def read_to_the_end(client):
+    try:
+        while client.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        pass
+
+
+# --------------------------------------------------------------------------------- at the start
+
+
+def refusal(broker):
+    with pytest.raises(BrokerEndedError) as ended:
+        broker.start()
+    assert ended.value.exit_code == 1
+    assert broker.traces() == []
+    return ended.value.output.splitlines()[-1]
+
+
+def test_a_listener_without_a_key_store_prevents_the_start(make_broker):
+    text = refusal(make_broker({"listeners": BOTH}))
+    assert "listener SSL: there is no key store: set ssl.keystore.location" in text
+
+
+def test_a_key_that_does_not_belong_to_its_certificate_prevents_the_start(
+    make_broker, authority, tmp_path
+):
+    begin = "-----BEGIN CERTIFICATE"
+    one, other = (
+        pathlib.Path(authority.issue(HOST, name=name)).read_text().partition(begin)
+        for name in ("one", "other")
+    )
+    mixed = tmp_path / "mixed.pem"
+    mixed.write_text(one[0] + begin + other[2])
+    text = refusal(make_broker({"listeners": BOTH, **server_options(authority, str(mixed))}))
+    assert "the private key does not belong to the first certificate" in text
