@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from odradek.local import processes
+from odradek.local.client_files import ClientFiles
 from odradek.local.directory import ClusterDirectory, LocalError
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
@@ -233,3 +234,34 @@ def test_a_missing_cluster_or_broker_is_named(cluster, tmp_path):
     cluster.down()
     with pytest.raises(LocalError, match="--brokers 3: the cluster in this directory has 2"):
         cluster.up(UpOptions(brokers=3))
+
+
+def test_the_clients_of_a_secure_cluster_find_it_after_it_has_moved(cluster, tmp_path):
+    pytest.importorskip("cryptography", reason="the extra `secure`")
+    files = ClientFiles(tmp_path / "D" / "clients")
+    cluster.up(UpOptions(brokers=2, secure=True))
+    former = cluster.status()["bootstrap"]
+
+    assert f"bootstrap.servers={former}\n" in files.java("app").read_text()
+    cluster.down()
+    cluster.up(UpOptions(host="localhost"))
+    bootstrap = cluster.status()["bootstrap"]
+
+    assert bootstrap != former
+    assert f"bootstrap.servers={bootstrap}\n" in files.java("app").read_text()
+    assert f"bootstrap.servers={bootstrap}\n" in files.librdkafka("admin").read_text()
+    (listener,) = cluster.status()["brokers"][1]["listeners"]
+    assert listener.startswith("SASL_SSL://localhost:")
+
+
+def test_a_broker_of_a_secure_cluster_that_starts_gets_a_certificate_that_is_missing(
+    cluster, tmp_path
+):
+    pytest.importorskip("cryptography", reason="the extra `secure`")
+    cluster.up(UpOptions(secure=True))
+    cluster.stop(0)
+    certificate = tmp_path / "D" / "secrets" / "broker-0.pem"
+    certificate.unlink()
+    cluster.start(0)
+
+    assert certificate.read_text().count("BEGIN CERTIFICATE") == 2

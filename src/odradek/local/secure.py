@@ -175,6 +175,12 @@ def write_secure_options(
     write_options(directory, options, brokers=brokers, secured=changes)
     for line in renew(directory, range(brokers)):
         say(line)
+    config = config_of(directory, 0)
+    if changes and config.zookeeper_connect and not config.zookeeper_set_acl:
+        say(
+            f"whoever reaches ZooKeeper at {config.zookeeper_connect} can change users and ACLs: "
+            "docs/operations.md, How do I secure the connection to ZooKeeper?"
+        )
     asyncio.run(_write_users(directory))
 
 

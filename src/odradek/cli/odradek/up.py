@@ -94,10 +94,11 @@ def _how_to_connect(path: pathlib.Path, bootstrap: str, *, is_new: bool) -> list
         return [f"clients need a file of {files.folder}: docs/security.md"]
     where = "" if str(path) == DEFAULT_DIR else f" --dir {path}"
     admin, app = files.java(ADMIN), files.librdkafka(APPLICATION)
+    begins = f"{files.java(APPLICATION)}; it may do nothing until it is allowed to, such as:"
     return [
         "clients connect with TLS, as a user with a password; for each user there is a file:",
         f"  administrator  {admin}",
-        f"  application    {files.java(APPLICATION)}, which may do nothing before, for example:",
+        f"  application    {begins}",
         f"    odradek allow app read,write,create topic greetings --group greeters{where}",
         "  Kafka's tools, Odradek's and Java's:",
         f"    kafka-topics --bootstrap-server {bootstrap} --command-config {admin} --list",

@@ -119,3 +119,19 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def parsers(name):
+    """The parsers of a tool: its own, or those of its verbs."""
+    line = getattr(importlib.import_module(TOOLS[name].module), "command_line", None)
+    if line is None:
+        return []
+    return [line(), *line().verbs.values()]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_each_tool_that_connects_to_brokers_takes_a_file_of_client_properties(name):
+    for parser in parsers(name):
+        names = {each for option in parser.options for each in option.names}
+        connects = names & {"bootstrap-server", "broker-list", "producer-props"}
+        assert not connects or "command-config" in names, (name, sorted(names))
