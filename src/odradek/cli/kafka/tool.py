@@ -55,6 +55,9 @@ TOOLS: Final[Mapping[str, Tool]] = {
     ),
     "server-stop": Tool("odradek.cli.kafka.server_stop", "Stop the brokers of this machine."),
     "acls": Tool("odradek.cli.kafka.acls", "Add, remove and list ACLs."),
+    "delegation-tokens": Tool(
+        "odradek.cli.kafka.delegation_tokens", "Create, renew, expire and describe tokens."
+    ),
     "get-offsets": Tool("odradek.cli.kafka.get_offsets", "Show offsets of partitions, by time."),
     "delete-records": Tool(
         "odradek.cli.kafka.delete_records", "Delete records below given offsets."
