@@ -51,6 +51,7 @@ class DecoderSource:
         self._run_where = ""
         self._source.constants.update(
             varint=primitives.unsigned_varint,
+            refused_tags=primitives.refused_tags,
             skip_tags=primitives.skip_tags,
             tag_header=primitives.tag_header,
             refused_length=primitives.refused_length,
@@ -263,7 +264,7 @@ class DecoderSource:
             return
         tag, size, stop, turn = map(source.local, ("tag", "size", "stop", "turn"))
         with source.block(f"if {count}:"):
-            source.line(f"if {count} > 127: {count}, p = varint(view, p - 1, {source.where!r})")
+            source.line(f"if {count} > {primitives.TAGS_MAX}: raise refused_tags({source.where!r})")
             source.line(f"{tag} = -1")
             with source.block(f"for {turn} in range({count}):"):
                 source.line(f"{tag}, {size}, p = tag_header(view, p, {tag}, {source.where!r})")

@@ -25,6 +25,8 @@ ENCODING_ERRORS: Final = (
 )  # fmt: skip
 # Lists of these are decoded and encoded by one call of `struct`.
 LIST_CODES: Final[dict[Any, str]] = {"int8": "b", "int32": "i", "int64": "q"}
+# Kafka's messages have up to three. Without a limit, two bytes of a frame would cost one iteration.
+TAGS_MAX: Final = 64
 SHORT_LIST: Final = 16  # lists below this length have a Struct of their own
 ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
 
@@ -77,10 +79,10 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 def skip_tags(view: memoryview, position: int, count: int, field: str) -> int:
     """Skip a tagged section without any known tag. Returns its end."""
-    if count > 0x7F:
-        count, position = unsigned_varint(view, position - 1, field)
+    if count > TAGS_MAX:
+        raise refused_tags(field)
     previous = -1
-    for _ in range(count):  # each iteration consumes two bytes or raises: bounded by the frame
+    for _ in range(count):
         previous, size, position = tag_header(view, position, previous, field)
         position += size
     return position
@@ -100,6 +102,11 @@ def tag_header(view: memoryview, position: int, previous: int, field: str) -> tu
 
 
 # --------------------------------------------------------------------- refusing to decode
+
+
+def refused_tags(field: str) -> MalformedRequestError:
+    """A section with more than `TAGS_MAX` tagged fields."""
+    return MalformedRequestError(f"{field}: more than {TAGS_MAX} tagged fields")
 
 
 def refused_length(field: str, length: int, left: int) -> MalformedRequestError:

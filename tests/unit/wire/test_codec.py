@@ -259,7 +259,7 @@ REFUSED = [
         "Example v2: tag 0 after tag 1; tags must ascend",
     ),
     (2, TO_TAGS + "02 01 01 01 01 01 00", "Example v2: tag 1 after tag 1; tags must ascend"),
-    (2, TO_TAGS + "ffffffff0f", "Example v2: the bytes end within a varint"),
+    (2, TO_TAGS + "ffffffff0f", "Example v2: more than 64 tagged fields"),
     (
         2,
         TO_TAGS + "01 01 02 01 01",
