@@ -59,7 +59,6 @@ class Producer(BatchSender, Closing):
         self._draw = draw
         self._wall_ms = wall_ms
         self._topics: dict[str, tuple[TopicMetadata, list[int]]] = {}
-        self._aging = self._topics
         self._sticky: dict[str, StickyPartition] = {}
         self._held_bytes = 0
         self._least_limit = min(settings.request_bytes_max, settings.buffer_bytes)
@@ -261,6 +260,9 @@ class Producer(BatchSender, Closing):
         finally:
             await self._stop(ClosedError("Producer is closed forcefully."))
             await self._cluster.close()
+
+    def _aging(self) -> set[str]:
+        return {partition.topic for partition in self._queues}
 
     def _linger_s(self) -> float:
         crowded = self._held_bytes * 2 > self._settings.buffer_bytes

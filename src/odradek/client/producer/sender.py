@@ -11,7 +11,7 @@ numbers and `odradek.client.producer.transactions` for transactions.
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.cluster import Cluster
@@ -81,9 +81,8 @@ class BatchSender:
         self._bump = False
         self._fatal: Exception | None = None
         self._stale: set[str] = set()
-        self._aging: Collection[str] = ()  # topics to refresh after `metadata.max.age.ms`
         self._refreshing: asyncio.Task[None] | None = None
-        self._refreshed_s = self._loop.time()
+        self._refreshed_s = self._loop.time()  # of all topics of `_aging`
         self._sender: asyncio.Task[None] | None = None
         self._transactions: TransactionManager | None = None
         if (name := settings.transactional_id) is not None:
@@ -498,18 +497,26 @@ class BatchSender:
 
     # -------------------------------------------------------------------------- metadata
 
-    def _refresh_if_stale(self) -> None:
-        age_s = self._loop.time() - self._refreshed_s
-        if age_s >= self._settings.client.metadata_age_ms_max / 1000:
-            self._stale.update(self._aging)
-        if self._stale and (self._refreshing is None or self._refreshing.done()):
-            stale, self._stale = self._stale, set()
-            self._refreshing = self._loop.create_task(self._refresh(stale))
+    def _aging(self) -> Iterable[str]:
+        """The topics to refresh after `metadata.max.age.ms`."""
+        return ()
 
-    async def _refresh(self, topics: set[str]) -> None:
+    def _refresh_if_stale(self) -> None:
+        if self._refreshing is not None and not self._refreshing.done():
+            return
+        age_s = self._loop.time() - self._refreshed_s
+        is_due = age_s >= self._settings.client.metadata_age_ms_max / 1000
+        stale, self._stale = self._stale, set()
+        if is_due:
+            stale.update(self._aging())
+        if stale:
+            self._refreshing = self._loop.create_task(self._refresh(stale, is_due=is_due))
+
+    async def _refresh(self, topics: set[str], *, is_due: bool) -> None:
         try:
             await self._cluster.refresh(sorted(topics))
-            self._refreshed_s = self._loop.time()
+            if is_due:
+                self._refreshed_s = self._loop.time()
         except (ConnectionError, OdradekError):
             pass
         await asyncio.sleep(self._cluster.retry_pause_s(1))

@@ -13,6 +13,7 @@ from odradek.client.errors import (
 )
 from odradek.client.group.offsets import GroupMetadata, OffsetAndMetadata
 from odradek.client.producer.batches import PartitionQueue, ProducerIdAndEpoch
+from odradek.client.producer.partitioner import partition_of_key
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode
@@ -104,6 +105,43 @@ def test_a_retry_has_the_same_sequence_numbers():
 
     assert sent(cluster) == [(0, 0, 0, [b"a"])] * 3
     assert cluster.refreshed >= 2
+
+
+OF_PARTITION_1 = next(key for n in range(9) if partition_of_key(key := b"%d" % n, 2) == 1)
+
+
+def test_keyed_records_go_to_added_partitions_after_metadata_max_age_ms():
+    async def then(producer, cluster):
+        await (await producer.send("t", b"a", key=OF_PARTITION_1))
+        cluster.partitions = 2
+        await asyncio.sleep(1.1)
+        await (await producer.send("t", b"b", key=OF_PARTITION_1))  # the refresh begins
+        await asyncio.sleep(0.1)
+        await (await producer.send("t", b"c", key=OF_PARTITION_1))
+
+    cluster = producing(then, metadata_max_age_ms=1000)
+    assert [(partition, values) for partition, _, _, values in sent(cluster)] == [
+        (0, [b"a"]),
+        (0, [b"b"]),
+        (1, [b"c"]),
+    ]
+
+
+def test_a_refresh_of_one_topic_after_an_error_does_not_postpone_that_of_the_others():
+    async def then(producer, cluster):
+        cluster.topics = {"t", "u"}
+        await (await producer.send("t", b"a", key=OF_PARTITION_1))
+        cluster.partitions = 2
+        await asyncio.sleep(0.6)
+        cluster.connection.produce = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        await (await producer.send("u", b"", partition=0))
+        await asyncio.sleep(0.5)
+        await (await producer.send("t", b"b", key=OF_PARTITION_1))  # the refresh begins
+        await asyncio.sleep(0.1)
+        await (await producer.send("t", b"c", key=OF_PARTITION_1))
+
+    cluster = producing(then, metadata_max_age_ms=1000)
+    assert sent(cluster)[-1] == (1, 0, 0, [b"c"])
 
 
 def test_later_batches_wait_for_a_retried_one():
