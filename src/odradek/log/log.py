@@ -349,7 +349,7 @@ class Log:
         self.open_segment(base_offset)
         self._flusher.paths.append(write_snapshot(self))
         if active.size:
-            self.flush()
+            self._flusher.request(None)
         return self._active
 
     def open_segment(self, base_offset: int) -> None:
@@ -670,7 +670,7 @@ class Log:
     # ------------------------------------------------------------------------------ durability
 
     def flush(self, done: FlushDone | None = None) -> None:
-        """Flush everything appended so far, then call `done`."""
+        """Flush all, and count `flush.messages` from here: `done` counts it for the leader."""
         self._flush_at = min(NEVER, self.leo + self.config.flush_messages)
         self._flusher.request(done)
 
@@ -706,7 +706,7 @@ class Log:
     def flush_if_overdue(self, monotonic_ms: MonotonicMs) -> None:
         """Flush if `flush.ms` has passed; monotonic."""
         if self._flusher.is_overdue(monotonic_ms):
-            self.flush()
+            self._flusher.request(None)
 
     def close(self, done: FlushDone) -> None:
         """Write everything that the next start needs to skip recovery, then call `done`."""

@@ -1,5 +1,6 @@
 """With flush.messages a produce request is answered after the flush, as in Kafka."""
 
+import pytest
 from tests.unit.broker.live import play, produce
 
 from odradek.model.errors import ErrorCode
@@ -59,6 +60,25 @@ def test_records_are_not_readable_before_their_flush():
         assert live.log().high_watermark < 6
         await live.until(lambda: live.log().high_watermark == 6)
         assert live.log().recovery_point >= 5
+
+    play(story)
+
+
+@pytest.mark.parametrize("begin", ["roll", "overdue"])
+def test_a_flush_that_no_append_began_does_not_postpone_the_flush_of_an_append(begin):
+    async def story(live):
+        await live.topic("t", flush_messages=3, flush_ms=0)
+        live.append(b"a")
+        live.append(b"b")
+        if begin == "roll":
+            live.log().roll()
+        else:
+            live.log().flush_if_overdue(live.clock.monotonic_ms())
+        live.append(b"c")
+        live.append(b"d")
+        # 1. The flush under way began at offset 2. 2. Nothing is appended after offset 3.
+        await live.until(lambda: live.log().recovery_point >= 2)
+        await live.until(lambda: live.log().high_watermark == 4)
 
     play(story)
 
