@@ -5,6 +5,7 @@ import pathlib
 from typing import Any
 
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
@@ -22,6 +23,17 @@ class Authority:
         """The file with a key and its certificate, for these hosts."""
         issued = self._authority.issue_cert(*hosts, **more)
         return self._write(f"{name}.pem", issued.private_key_and_cert_chain_pem.bytes())
+
+    def issue_for_java(self, *hosts: str, name: str = "java", **more: Any) -> str:
+        """The same with the key as PKCS#8, which alone Java reads."""
+        issued = self._authority.issue_cert(*hosts, **more)
+        key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return self._write(f"{name}.pem", pem + b"".join(c.bytes() for c in issued.cert_chain_pems))
 
     def expired(self, *hosts: str, name: str = "expired") -> str:
         """The same with a certificate that has expired."""

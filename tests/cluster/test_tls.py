@@ -5,6 +5,8 @@ import json
 import pathlib
 import socket
 import ssl
+import subprocess
+import sys
 import urllib.request
 
 import pytest
@@ -21,6 +23,7 @@ from odradek.client.producer.settings import ProducerSettings
 from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
+from odradek.record.records import Record, build_batch
 
 HOST = "127.0.0.1"
 BOTH = f"PLAINTEXT://{HOST}:0,SSL://{HOST}:0"
@@ -237,6 +240,76 @@ def read_to_the_end(client):
             pass
     except ConnectionResetError:
         pass
+
+
+# ------------------------------------------------------------------------------- certificates
+
+
+def certificate_of(broker):
+    """The certificate that a new connection is shown."""
+    return ssl.get_server_certificate((HOST, broker.ports[1]))
+
+
+def own_certificate(file):
+    text = pathlib.Path(file).read_text()
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    return text[text.index(begin) : text.index(end) + len(end)] + "\n"
+
+
+def over_tls(broker, authority):
+    peer = Peer(broker.ports[1])
+    context = ssl.create_default_context(cafile=authority.file)
+    peer.socket = context.wrap_socket(peer.socket, server_hostname=HOST)
+    return peer
+
+
+def test_new_certificates_are_used_while_connections_stay(make_broker, authority):
+    names = {"common_name": "broker", "organization_unit_name": "unit"}
+    key = pathlib.Path(authority.issue(HOST, **names))
+    broker = make_broker({"listeners": BOTH, **server_options(authority, str(key))}).start()
+    with over_tls(broker, authority) as peer:
+        peer.create_topic("t")
+        assert certificate_of(broker) == own_certificate(key)
+
+        # A changed file, without a command.
+        second = authority.issue(HOST, name="second", **names)
+        pathlib.Path(second).replace(key)
+        wait_for(lambda: certificate_of(broker) == own_certificate(key))
+
+        # A file that cannot be used.
+        key.write_text("nothing")
+        wait_for(lambda: "its changed files cannot be used" in broker.output())
+        assert certificate_of(broker) != "nothing"
+
+        # Another file, by kafka-configs.
+        other = authority.issue(HOST, name="third", common_name="other")
+        refused = configure(broker, other)
+        assert "Keystore DistinguishedName does not match" in refused.stdout + refused.stderr
+        third = authority.issue(HOST, name="fourth", **names)
+        done = configure(broker, third)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert certificate_of(broker) == own_certificate(third)
+
+        assert peer.produce("t", 0, build_batch([Record(None, b"x")])).error_code == 0
+    assert broker.stop() == 0
+    broker.start()
+    assert certificate_of(broker) == own_certificate(third)
+    assert broker.traces() == []
+
+
+def configure(broker, key):
+    option = f"listener.name.ssl.ssl.keystore.location={key}"
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "odradek", "configs"),
+            *("--bootstrap-server", f"{HOST}:{broker.port}", "--alter"),
+            *("--entity-type", "brokers", "--entity-name", "0", "--add-config", option),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 # --------------------------------------------------------------------------------- at the start

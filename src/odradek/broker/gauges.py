@@ -149,6 +149,10 @@ def publish_authentication(broker: MeasuredParts) -> None:
         "odradek_tls_handshakes_failed",
         lambda: [((name,), count) for name, count in broker.tls.failed.items()],
     )
+    broker.metrics.gauges(
+        "odradek_tls_certificate_expiry_seconds",
+        lambda: [((name,), at_ms / 1000) for name, at_ms in broker.tls.expiries().items()],
+    )
     counts, unauthenticated = broker.authentication.counts, broker.server.unauthenticated
 
     def read(name: str) -> list[tuple[tuple[str, ...], float]]:

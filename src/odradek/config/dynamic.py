@@ -251,10 +251,10 @@ def _check_reachable(
     """
     for name in settings:
         if (base_name(name) or name) == "max.connections" and candidate.values[name] == 0:
-            raise _unfit("Invalid max.connections 0")
+            raise unfit("Invalid max.connections 0")
     for point in new_listeners(current, candidate):
         if point.port in _PRIVILEGED_PORTS:
-            raise _unfit(
+            raise unfit(
                 f"listener {point.connection_string}: a port below 1024 is set in "
                 "server.properties only, because only the next start shows whether it can be bound"
             )
@@ -266,7 +266,8 @@ def new_listeners(current: BrokerConfig, candidate: BrokerConfig) -> list[EndPoi
     return [point for point in candidate.listeners if (point.host, point.port) not in there]
 
 
-def _unfit(why: str) -> ApiError:
+def unfit(why: str) -> ApiError:
+    """The refusal of options that fit neither each other nor the broker, in Kafka's words."""
     return ApiError(
         ErrorCode.INVALID_REQUEST,
         f"Invalid value org.apache.kafka.common.config.ConfigException: {why} "
@@ -361,7 +362,7 @@ def _check_resized(name: str, current: BrokerConfig, candidate: BrokerConfig) ->
             f"Dynamic thread count update validation failed for {name}={after}, "
             f"value should {limit} the current value {before}"
         )
-    raise _unfit(why)
+    raise unfit(why)
 
 
 # ------------------------------------------------------------------------------- alterations

@@ -148,8 +148,6 @@ OPTIONS: Final = (
     inert("telemetry.max.bytes", INT, 1_048_576, rule=at_least(1)),
     inert("client.quota.callback.class", CLASS, None),
     inert("security.providers", STRING, None),
-    inert("ssl.allow.dn.changes", BOOLEAN, False),
-    inert("ssl.allow.san.changes", BOOLEAN, False),
     inert("ssl.provider", STRING, None, scope=PER_BROKER),
     inert("ssl.keymanager.algorithm", STRING, "SunX509", scope=PER_BROKER),
     inert("ssl.trustmanager.algorithm", STRING, "PKIX", scope=PER_BROKER),

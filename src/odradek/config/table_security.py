@@ -3,6 +3,7 @@
 from typing import Final
 
 from odradek.config.option import (
+    BOOLEAN,
     CLASS,
     CLUSTER_WIDE,
     INT,
@@ -92,6 +93,15 @@ OPTIONS: Final = (
     Option(
         "ssl.truststore.certificates", PASSWORD, None, scope=PER_BROKER,
         doc="The trusted certificates, as PEM text.",
+    ),
+    Option(
+        "ssl.allow.dn.changes", BOOLEAN, False,
+        doc="Whether a key store may be replaced by one for another name while the broker runs.",
+    ),
+    Option(
+        "ssl.allow.san.changes", BOOLEAN, False,
+        doc="Whether a key store may be replaced by one that has not all alternative names of the "
+            "former one while the broker runs.",
     ),
     Option(
         "ssl.principal.mapping.rules", STRING, "DEFAULT",

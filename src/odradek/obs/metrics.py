@@ -313,6 +313,10 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             "expired_connections_killed_count": "Connections closed because their session expired.",
         }.items()
     },
+    "odradek_tls_certificate_expiry_seconds": (
+        "Until when the certificate of a listener is valid, in seconds since the epoch.",
+        ("listener",),
+    ),
     "odradek_tls_handshakes_failed": (
         "TLS handshakes that failed since the start, by listener.",
         ("listener",),

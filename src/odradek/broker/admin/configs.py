@@ -17,7 +17,7 @@ from odradek.config.describe import (
     describe_broker_default,
     describe_topic,
 )
-from odradek.config.dynamic import check_fits, is_per_broker, new_listeners, usable
+from odradek.config.dynamic import check_fits, is_per_broker, new_listeners, unfit, usable
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
@@ -33,6 +33,7 @@ from odradek.coord.store import Create, MultiError, NoNodeError, SetData, Store
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import topic_name_problem
+from odradek.security.tls.stores import TlsError
 
 _ATTEMPTS: Final = 5
 _EFFECT_MS_MAX: Final = 5_000
@@ -73,8 +74,12 @@ class ConfigAdmin:
         clock: Clock,
         wait_handled: Callable[[int, int], Awaitable[bool]],
         why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None,
+        check_tls: Callable[[BrokerConfig], None] = lambda _config: None,
     ) -> None:
-        """`why_not_listen`: why an address cannot be listened on here; None if it can."""
+        """`why_not_listen`: why an address cannot be listened on here; None if it can. `check_tls`
+        raises a TlsError if the listeners cannot use the stores of these options.
+        """
+        self._check_tls = check_tls
         self._why_not_listen = why_not_listen
         self._store = store
         self._metadata = metadata
@@ -181,10 +186,11 @@ class ConfigAdmin:
             altered = change(current)
             check_fits(altered, current, others)
             if own:
-                self._check_listeners(
-                    current,
-                    current.with_dynamic(dynamic=altered, dynamic_default=current.dynamic_default),
+                candidate = current.with_dynamic(
+                    dynamic=altered, dynamic_default=current.dynamic_default
                 )
+                self._check_listeners(current, candidate)
+                self._check_stores(candidate)
             return altered
 
         await self._alter(entity, changed, validate_only=validate_only)
@@ -197,6 +203,15 @@ class ConfigAdmin:
                     ErrorCode.INVALID_REQUEST,
                     f"listener {point.connection_string} cannot be opened: {why}",
                 )
+
+    def _check_stores(self, candidate: BrokerConfig) -> None:
+        try:
+            self._check_tls(candidate)
+        except TlsError as error:
+            raise unfit(
+                "Validation of dynamic config update of SSLFactory failed: "
+                f"org.apache.kafka.common.config.ConfigException: {error}"
+            ) from None
 
     async def _alter(self, entity: ConfigEntity, change: Change, *, validate_only: bool) -> None:
         with store_errors_answered():

@@ -3,13 +3,20 @@
 A client of an SSL listener is the subject of its certificate, mapped by
 `ssl.principal.mapping.rules`, and `User:ANONYMOUS` without a certificate. On a SASL_SSL listener
 TLS only encrypts: the principal is that of the SASL mechanism.
+
+Key stores and trust stores are replaced while the broker runs: by options (`reconfigure`), and when
+their files have changed (`reload`). New connections use the new ones; open connections stay. What
+cannot be used leaves the former ones in place.
 """
 
 import asyncio
 import logging
+import os
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.broker.serving.session import Session
@@ -18,20 +25,45 @@ from odradek.config.option import as_words
 from odradek.model.clock import WallMs
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection
-from odradek.net.tls.context import ServerTls, TlsOptions, client_context, server_tls
+from odradek.net.tls.context import ServerTls, TlsOptions, client_context, refusal, server_tls
 from odradek.net.tls.transport import Scratch, TlsTransport
-from odradek.security.tls.certificate import read_certificate
+from odradek.security.tls.certificate import incompatibility, read_certificate
 from odradek.security.tls.principal_mapping import PrincipalMapping
 from odradek.security.tls.stores import TlsError, key_store_of, trust_store_of
 
 log = logging.getLogger(__name__)
 ENCRYPTED: Final = ("SSL", "SASL_SSL")
+RELOAD_MS: Final = 5_000
 _CLIENT_AUTH: Final = "ssl.client.auth"
+_EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class _Settings(NamedTuple):
+    """The options of one listener; of equal ones nothing is loaded again."""
+
+    tls: TlsOptions
+    rules: str | None  # None: the principal is that of SASL
+    is_inside: bool  # the brokers' listener
+    allows_dn: bool
+    allows_san: bool
 
 
 class _TlsListener(NamedTuple):
-    tls: ServerTls
-    mapping: PrincipalMapping | None  # None: the principal is that of SASL
+    """What new connections of one listener use."""
+
+    settings: _Settings
+    stamp: Stamp  # of the files from which it was loaded
+    server: ServerTls
+    mapping: PrincipalMapping | None
+    client: ssl.SSLContext | None  # for connections to other brokers
+    tester: ssl.SSLContext | None  # the same without a check of host names
+
+
+def uses_tls(config: BrokerConfig) -> bool:
+    """Whether one of the listeners uses TLS."""
+    return any(point.security_protocol in ENCRYPTED for point in config.listeners)
 
 
 def tls_options(config: BrokerConfig, listener: str, protocol: str) -> TlsOptions:
@@ -39,10 +71,7 @@ def tls_options(config: BrokerConfig, listener: str, protocol: str) -> TlsOption
 
     The `ssl.client.auth` of all listeners does not hold for SASL_SSL, as in Kafka (KIP-684).
     """
-
-    def option(name: str) -> object:
-        return config.for_listener(listener, name)
-
+    option = partial(config.for_listener, listener)
     client_auth = option(_CLIENT_AUTH)
     if protocol == "SASL_SSL":
         own = f"{LISTENER_PREFIX}{listener.lower()}.{_CLIENT_AUTH}"
@@ -50,8 +79,8 @@ def tls_options(config: BrokerConfig, listener: str, protocol: str) -> TlsOption
     return TlsOptions(
         key_store=key_store_of(option),
         trust_store=trust_store_of(option),
-        versions=as_words(config.for_listener(listener, "ssl.enabled.protocols")),
-        ciphers=as_words(config.for_listener(listener, "ssl.cipher.suites")),
+        versions=as_words(option("ssl.enabled.protocols")),
+        ciphers=as_words(option("ssl.cipher.suites")),
         client_auth=str(client_auth),
         checks_host_name=bool(option("ssl.endpoint.identification.algorithm")),
     )
@@ -74,7 +103,9 @@ class TlsListeners:
         self._refused = refused
         self._scratch = Scratch()
         self._listeners: dict[str, _TlsListener] = {}
-        self._clients: dict[str, ssl.SSLContext] = {}  # for connections to the same listener
+        self._failed_stamps: dict[str, Stamp] = {}  # of files that could not be used
+
+    # ------------------------------------------------------------------ key stores and trust stores
 
     def open(self, config: BrokerConfig) -> None:
         """Load the key stores and trust stores.
@@ -82,22 +113,80 @@ class TlsListeners:
         Raises:
             StartupError: which option of which listener cannot be used, and what to do.
         """
-        for point in config.listeners:
-            if point.security_protocol not in ENCRYPTED:
-                continue
-            options = tls_options(config, point.listener, point.security_protocol)
+        for listener, settings in _settings_of(config):
             try:
-                loaded = self._loaded(config, point.listener, point.security_protocol, options)
-                self._listeners[point.listener] = loaded
-                if point.listener == config.inter_broker_listener:
-                    self._clients[point.listener] = client_context(options)
+                loaded = _load(settings)
+                _check_inside(loaded.server.context, loaded.tester)
             except TlsError as error:
-                raise StartupError(f"listener {point.listener}: {error}") from None
-            self._warn(point.listener, options, loaded.tls)
+                raise StartupError(f"listener {listener}: {error}") from None
+            self._listeners[listener] = loaded
+            self._warn(listener, loaded)
+
+    def check(self, config: BrokerConfig) -> None:
+        """Check that `reconfigure` could use these options.
+
+        Raises:
+            TlsError: why not, in Kafka's words where it has some.
+        """
+        for listener, settings in _settings_of(config):
+            present = self._listeners.get(listener)
+            if present is not None and _differs(present, settings):
+                _check_replacement(present, _load(settings))
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Use other options for new connections; what cannot be used is logged."""
+        for listener, settings in _settings_of(config):
+            present = self._listeners.get(listener)
+            if present is not None and present.settings != settings:
+                try:
+                    self._replace(listener, present, _load(settings))
+                except TlsError as error:
+                    log.warning("listener %s keeps its certificates: %s", listener, error)
+
+    async def reload(self) -> None:
+        """Load key stores and trust stores whose files have changed."""
+        for listener, present in list(self._listeners.items()):
+            stamp = _stamp(present.settings.tls.files)
+            if stamp in (present.stamp, self._failed_stamps.get(listener)):
+                continue
+            try:
+                loaded = await asyncio.to_thread(_load, present.settings)
+                self._replace(listener, present, loaded)
+            except TlsError as error:
+                self._failed_stamps[listener] = stamp
+                log.warning(
+                    "listener %s keeps its certificates, because its changed files cannot be used: "
+                    "%s; they are read again when they change",
+                    listener,
+                    error,
+                )
+
+    def _replace(self, listener: str, present: _TlsListener, loaded: _TlsListener) -> None:
+        _check_replacement(present, loaded)
+        if self._listeners.get(listener) is present:  # not replaced by options meanwhile
+            self._listeners[listener] = loaded
+            self._failed_stamps.pop(listener, None)
+            log.info(
+                "listener %s uses other certificates for new connections: that of %s",
+                listener,
+                loaded.server.certificate.subject,
+            )
+            self._warn(listener, loaded)
+
+    def expiries(self) -> dict[str, WallMs]:
+        """Until when the certificate of each listener is valid."""
+        return {
+            name: each.server.certificate.not_after_ms for name, each in self._listeners.items()
+        }
+
+    # ---------------------------------------------------------------------------- connections
 
     def client_context(self, listener: str) -> ssl.SSLContext:
         """The context for connections to the brokers' listener on other brokers."""
-        return self._clients[listener]
+        context = self._listeners[listener].client
+        if context is None:
+            raise KeyError(listener)
+        return context
 
     def around(self, connection: Connection) -> asyncio.BufferedProtocol:
         """What the socket of a connection is given: TLS, or the connection itself."""
@@ -106,60 +195,24 @@ class TlsListeners:
             return connection
         return TlsTransport(
             connection,
-            listener.tls.context,
+            listener.server.context,
             scratch=self._scratch,
-            established=lambda transport: self._established(connection, listener, transport),
-            failed=lambda reason: self._failed(connection, reason),
+            established=partial(self._established, connection, listener.mapping),
+            failed=partial(self._failed, connection),
             server_side=True,
             soon=self._soon,
         )
 
-    # ----------------------------------------------------------------------- inside
-
-    def _loaded(
-        self, config: BrokerConfig, listener: str, protocol: str, options: TlsOptions
-    ) -> _TlsListener:
-        mapping = None
-        if protocol == "SSL":
-            rules = config.for_listener(listener, "ssl.principal.mapping.rules")
-            mapping = PrincipalMapping(str(rules))
-        return _TlsListener(server_tls(options), mapping)
-
-    def _warn(self, listener: str, options: TlsOptions, tls: ServerTls) -> None:
-        certificate, now_ms = tls.certificate, self._wall_ms()
-        if certificate.not_after_ms < now_ms:
-            log.warning(
-                "listener %s: the certificate of %s has expired: clients refuse it; replace it",
-                listener,
-                certificate.subject,
-            )
-        elif certificate.not_before_ms > now_ms:
-            log.warning(
-                "listener %s: the certificate of %s is not valid yet: clients refuse it; check "
-                "this host's clock",
-                listener,
-                certificate.subject,
-            )
-        trust = options.trust_store
-        if options.client_auth != "none" and not (trust.location or trust.certificates):
-            log.warning(
-                "listener %s: ssl.client.auth=%s without a trust store: a certificate of any "
-                "authority that this system trusts is accepted; set ssl.truststore.location",
-                listener,
-                options.client_auth,
-            )
-
     def _established(
-        self, connection: Connection, listener: _TlsListener, transport: TlsTransport
+        self, connection: Connection, mapping: PrincipalMapping | None, transport: TlsTransport
     ) -> None:
         session: Session | None = connection.session
         tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
         der = tls.getpeercert(binary_form=True)
-        if session is None or listener.mapping is None or der is None:
+        if session is None or mapping is None or der is None:
             return
         try:
-            subject = read_certificate(der).subject
-            session.principal = f"User:{listener.mapping.name_of(subject)}"
+            session.principal = f"User:{mapping.name_of(read_certificate(der).subject)}"
         except (TlsError, ValueError) as error:
             self._failed(connection, str(error))
             connection.abort()
@@ -177,4 +230,126 @@ class TlsListeners:
             connection.peer_port,
             connection.listener,
             reason,
+        )
+
+    def _warn(self, listener: str, loaded: _TlsListener) -> None:
+        certificate, now_ms = loaded.server.certificate, self._wall_ms()
+        options = loaded.settings.tls
+        if certificate.not_after_ms < now_ms:
+            log.warning(
+                "listener %s: the certificate of %s has expired: clients refuse it; replace it",
+                listener,
+                certificate.subject,
+            )
+        elif certificate.not_before_ms > now_ms:
+            log.warning(
+                "listener %s: the certificate of %s is not valid yet: clients refuse it; check "
+                "this host's clock",
+                listener,
+                certificate.subject,
+            )
+        if options.client_auth != "none" and not options.has_trust_store:
+            log.warning(
+                "listener %s: ssl.client.auth=%s without a trust store: a certificate of any "
+                "authority that this system trusts is accepted; set ssl.truststore.location",
+                listener,
+                options.client_auth,
+            )
+
+
+def _settings_of(config: BrokerConfig) -> Iterable[tuple[str, _Settings]]:
+    for point in config.listeners:
+        listener, protocol = point.listener, point.security_protocol
+        if protocol in ENCRYPTED:
+            rules = str(config.for_listener(listener, "ssl.principal.mapping.rules"))
+            yield (
+                listener,
+                _Settings(
+                    tls=tls_options(config, listener, protocol),
+                    rules=rules if protocol == "SSL" else None,
+                    is_inside=listener == config.inter_broker_listener,
+                    allows_dn=bool(config.for_listener(listener, "ssl.allow.dn.changes")),
+                    allows_san=bool(config.for_listener(listener, "ssl.allow.san.changes")),
+                ),
+            )
+
+
+def _load(settings: _Settings) -> _TlsListener:
+    """Load the stores of a listener.
+
+    Raises:
+        TlsError: they cannot be used.
+    """
+    options = settings.tls
+    # Before the files are read: a change meanwhile is seen as another one.
+    stamp = _stamp(options.files)
+    client = tester = None
+    if settings.is_inside:
+        client = client_context(options)
+        tester = client_context(replace(options, checks_host_name=False))
+    return _TlsListener(
+        settings=settings,
+        stamp=stamp,
+        server=server_tls(options),
+        mapping=None if settings.rules is None else PrincipalMapping(settings.rules),
+        client=client,
+        tester=tester,
+    )
+
+
+def _stamp(files: Iterable[str]) -> Stamp:
+    """What changes when a file is written or replaced; None for a file that is not there."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in files:
+        try:
+            status = os.stat(file)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+def _differs(present: _TlsListener, settings: _Settings) -> bool:
+    return present.settings != settings or present.stamp != _stamp(settings.tls.files)
+
+
+def _check_replacement(present: _TlsListener, loaded: _TlsListener) -> None:
+    """Check that other stores may replace the present ones while the broker runs.
+
+    Raises:
+        TlsError: why not, in Kafka's words where it has some.
+    """
+    settings = loaded.settings
+    why = incompatibility(
+        present.server.certificate,
+        loaded.server.certificate,
+        allow_dn=settings.allows_dn,
+        allow_san=settings.allows_san,
+    )
+    if why is not None:
+        raise TlsError(
+            f"{why}; ssl.allow.dn.changes and ssl.allow.san.changes allow it, or a restart"
+        )
+    if settings.tls.has_trust_store and not present.settings.tls.has_trust_store:
+        raise TlsError(
+            "Cannot add SSL truststore to an existing listener for which no truststore was "
+            "configured."
+        )
+    # Brokers with the former stores and with the new ones connect to each other.
+    _check_inside(loaded.server.context, present.tester)
+    _check_inside(present.server.context, loaded.tester)
+
+
+def _check_inside(server: ssl.SSLContext, client: ssl.SSLContext | None) -> None:
+    """Check that a broker with these stores can connect to another one.
+
+    Raises:
+        TlsError: the trust store does not trust the certificate in the key store.
+    """
+    why = None if client is None else refusal(server, client)
+    if why is not None and getattr(why, "verify_code", None) != _EXPIRED:
+        raise TlsError(
+            "brokers with these options cannot connect to each other: the trust store has to trust "
+            f"the certificate in the key store ({why.reason or why})"
         )

@@ -53,6 +53,7 @@ from odradek.broker.serving.purgatory import Purgatory
 from odradek.broker.serving.request_loop import RequestLoop
 from odradek.broker.serving.scram_credentials import ScramCredentials
 from odradek.broker.serving.tasks import Tasks
+from odradek.broker.serving.tls_listeners import RELOAD_MS, uses_tls
 from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
@@ -285,6 +286,7 @@ class BrokerParts:
             clock=world.clock,
             wait_handled=self.dynamic_config.wait_handled,
             why_not_listen=world.why_not_listen,
+            check_tls=self.tls.check,
         )
         self.acl_changes, self.acls = acls_of(config, world)
         self.delegation_tokens = delegation_tokens_of(config, world, self.topic_admin)
@@ -474,6 +476,8 @@ class BrokerParts:
             config.transaction_remove_expired_transaction_cleanup_interval_ms,
             self.transactions.remove_expired,
         )
+        if uses_tls(config):
+            also(RELOAD_MS, self.tls.reload)
         if self.delegation_tokens is not None:
             check_ms = config.delegation_token_expiry_check_interval_ms
             also(check_ms, self.delegation_tokens.remove_expired)
@@ -522,6 +526,7 @@ class BrokerParts:
             self.controller.unclean_allowed(None)
         self.settings.set_broker(config)
         self.server.limits = limits_of(config, self._world.connections_max)
+        self.tls.reconfigure(config)
         self.replicas.all_configs_changed()
         self._set_replication_rates()
         self._set_verification()

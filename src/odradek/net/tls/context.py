@@ -43,6 +43,11 @@ class TlsOptions:
     checks_host_name: bool = True  # of a client
 
     @property
+    def has_trust_store(self) -> bool:
+        """Whether others are trusted than those that the system trusts."""
+        return self.trust_store.location is not None or self.trust_store.certificates is not None
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The files that are read."""
         stores = (self.key_store, self.trust_store)
@@ -90,6 +95,28 @@ def server_tls(options: TlsOptions) -> ServerTls:
     _load_key(context, pem, options.key_store)
     _prepare(context, options, ssl.Purpose.CLIENT_AUTH)
     return ServerTls(context, _first_certificate(pem))
+
+
+def refusal(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLError | None:
+    """Why a client with one context cannot connect to a server with the other; None if it can.
+
+    The client's context must not check host names.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while sides:
+        for side in tuple(sides):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return error
+            sides.remove(side)
+    return None
 
 
 def _prepare(context: ssl.SSLContext, options: TlsOptions, purpose: ssl.Purpose) -> None:

@@ -50,6 +50,27 @@ class _Element(NamedTuple):
     whole: bytes
 
 
+def incompatibility(
+    existing: X509Certificate, new: X509Certificate, *, allow_dn: bool, allow_san: bool
+) -> str | None:
+    """Why a certificate cannot replace another while the broker runs; None if it can.
+
+    These are the rules of Kafka's `SslFactory`, with `ssl.allow.dn.changes` and
+    `ssl.allow.san.changes` (KIP-978).
+    """
+    if not allow_dn and existing.subject != new.subject:
+        return (
+            f"Keystore DistinguishedName does not match:  existing={{DN={existing.subject}}}, "
+            f"new={{DN={new.subject}}}"
+        )
+    if not allow_san and not existing.alternative_names <= new.alternative_names:
+        return (
+            "Keystore SubjectAltNames do not match: the new certificate has not all names of the "
+            "existing one"
+        )
+    return None
+
+
 def read_certificate(der: bytes) -> X509Certificate:
     """Read a certificate.
 
