@@ -1,7 +1,9 @@
 """Opens a coordination store for a tool: ZooKeeper, or the embedded store of `odradek up`.
 
 One argument names it: `host:port[,host:port][/chroot]` is ZooKeeper; the path of a
-`coordination.db`, or of a directory with such a file, is the embedded store.
+`coordination.db`, or of a directory with such a file, is the embedded store. Before the first
+broker runs there is no such file: only a path that ends in `.db` names it then, and a tool that
+writes creates it.
 """
 
 import asyncio
@@ -32,16 +34,22 @@ def embedded_path(where: str) -> pathlib.Path | None:
 
 @asynccontextmanager
 async def opened_store(
-    where: str, *, timeout_ms: int = _TIMEOUT_MS, tls: Mapping[str, str] | None = None
+    where: str,
+    *,
+    timeout_ms: int = _TIMEOUT_MS,
+    tls: Mapping[str, str] | None = None,
+    creates: bool = False,
 ) -> AsyncIterator[Store]:
     """A session with a store, closed at the end of the block.
 
-    `tls` are the `zookeeper.ssl.*` properties of `-zk-tls-config-file`.
+    `tls` are the `zookeeper.ssl.*` properties of `-zk-tls-config-file`. With `creates` the file of
+    an embedded store is created if it does not exist, for its owner only.
 
     Raises:
         StartupError: the store does not exist, or does not answer within the timeout.
     """
-    store = _store(where, timeout_ms, tls or {})
+    path = embedded_path(where) or (_new_path(where) if creates else None)
+    store = _zookeeper(where, timeout_ms, tls or {}) if path is None else _embedded(path)
     await store.open()
     try:
         yield store
@@ -49,17 +57,23 @@ async def opened_store(
         await store.close()
 
 
-def _store(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
-    path = embedded_path(where)
-    if path is not None:
-        from odradek.coord.sqlite import SqliteStore  # noqa: PLC0415
-        from odradek.net.clock import RealClock  # noqa: PLC0415 - not for ZooKeeper
+def _new_path(where: str) -> pathlib.Path | None:
+    path = pathlib.Path(where)
+    return path if path.suffix == ".db" and path.parent.is_dir() else None
 
-        return SqliteStore(str(path), clock=RealClock())
+
+def _embedded(path: pathlib.Path) -> Store:
+    from odradek.coord.sqlite import SqliteStore  # noqa: PLC0415
+    from odradek.net.clock import RealClock  # noqa: PLC0415 - not for ZooKeeper
+
+    return SqliteStore(str(path), clock=RealClock())
+
+
+def _zookeeper(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
     if ":" not in where:
         raise StartupError(
             f"{where}: must be host:port of a ZooKeeper, or the directory of a cluster "
-            f"(with its {EMBEDDED})"
+            f"(with its {EMBEDDED}); before the first broker runs, the file of odradek.store.path"
         )
     try:
         from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra

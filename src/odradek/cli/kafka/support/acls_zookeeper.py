@@ -93,7 +93,7 @@ def run(flags: Flags, work: Callable[[StoredRights], Awaitable[int]]) -> int:
             f"Missing required configuration `{_CONNECT}` which has no default value."
         )
     tls = properties_of(flags.value("zk-tls-config-file"))
-    return asyncio.run(_session(where, given, tls, work))
+    return asyncio.run(_session(where, given, tls, work, creates=flags.has("add")))
 
 
 class _NoClassError(IllegalArgumentError):
@@ -114,11 +114,14 @@ async def _session(
     given: Mapping[str, str],
     tls: Mapping[str, str],
     work: Callable[[StoredRights], Awaitable[int]],
+    *,
+    creates: bool,
 ) -> int:
     text = given.get(_TIMEOUT, "30000")
     if not text.isdecimal():
         raise ConfigError(f"Invalid value {text} for configuration {_TIMEOUT}: Not a number")
-    async with opened_store(where, timeout_ms=int(text), tls={**given, **tls}) as store:
+    merged = {**given, **tls}
+    async with opened_store(where, timeout_ms=int(text), tls=merged, creates=creates) as store:
         return await work(StoredRights(AclAdmin(store, is_configured=True)))
 
 

@@ -33,6 +33,7 @@ from odradek.coord.layout_config import (
     parse_entity_path,
 )
 from odradek.coord.store import NoNodeError, Store
+from odradek.security.sasl.scram import ITERATIONS_MAX
 
 _WARNING: Final = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
@@ -45,6 +46,10 @@ _ONLY_SCRAM: Final = (
 _NOT_RUNNING: Final = (
     "Broker configuration operations using ZooKeeper are only supported if the affected "
     "broker(s) are not running."
+)
+_MANY_ITERATIONS: Final = (
+    "{}: brokers of Odradek refuse a credential of {} iterations: set one of at most "
+    f"{ITERATIONS_MAX}."
 )
 _TYPE_NAMES: Final = {"users": "user-principal", "brokers": "brokers"}
 
@@ -69,7 +74,8 @@ def run(
     deleted = to_delete(flags) if altering else []
 
     async def work() -> None:
-        async with opened_store(flags.text("zookeeper"), tls=tls) as store:
+        where = flags.text("zookeeper")
+        async with opened_store(where, tls=tls, creates=altering) as store:
             if altering:
                 await _alter(store, _entity(kind, names[0]), added, deleted)
             else:
@@ -184,6 +190,9 @@ def _credentials(
     stored = {}
     for mechanism, text in added.items():
         made = credential_of(mechanism, text, printed=mechanism.replace("-", "_"))
+        if made.iterations > ITERATIONS_MAX:
+            warning = _MANY_ITERATIONS.format(mechanism, made.iterations)
+            print(log_line("WARN", warning, "odradek.cli"), file=sys.stderr)
         number = SCRAM_MECHANISMS[mechanism]
         stored[mechanism] = scram_credential(
             number, made.salt, made.salted_password, made.iterations
