@@ -255,6 +255,8 @@ def test_a_restart_keeps_it_secure_also_without_the_flag(cluster: Cluster) -> No
     bootstrap = cluster.bootstrap
     odradek("down", *cluster.where)
     odradek("user", "rotate", "broker", *cluster.where)
+    cluster.files.java("admin").unlink()  # as if it were lost
+    odradek("user", "rotate", "admin", *cluster.where)
     odradek("up", "--detach", *cluster.where)
 
     status = json.loads(odradek("status", "--json", *cluster.where)[0])
