@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from brokers import BrokerProcess
 
 from odradek.cli.main import run
 from odradek.client.cluster import Cluster as Client
@@ -31,12 +32,12 @@ DENIED = {
 WAIT_S = 60.0
 
 
-def odradek(*arguments: object, expect: int = 0) -> tuple[str, str]:
+def odradek(*arguments: object, expect: int | None = 0) -> tuple[str, str]:
     """Run a command in this process. Returns what it prints on stdout and on stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([str(argument) for argument in arguments])
-    assert code == expect, (arguments, out.getvalue(), err.getvalue())
+    assert expect in (None, code), (arguments, out.getvalue(), err.getvalue())
     return out.getvalue(), err.getvalue()
 
 
@@ -289,17 +290,52 @@ def test_a_certificate_that_expires_soon_is_seen_and_renewed_by_a_restart(cluste
     assert expiry(cluster) == pytest.approx(dict.fromkeys(range(3), 825), abs=1)
 
     odradek("stop", 0, *cluster.where)
-    secrets = cluster.directory.secrets
-    authority = certificates.Certificate(
-        (secrets / "ca.key").read_text(), cluster.directory.authority.read_text()
-    )
-    issued = datetime.now(UTC) - certificates.VALID + timedelta(days=20)
-    made = certificates.issue(authority, "broker-0", ["localhost", "127.0.0.1"], issued)
-    (secrets / "broker-0.pem").write_text(made.key + made.certificate)
+    write_certificate(cluster, days=20)
 
     _, said = odradek("start", 0, *cluster.where)
     assert "broker 0 has a new certificate" in said
     assert expiry(cluster)[0] == pytest.approx(825, abs=1)
+
+
+def write_certificate(cluster: Cluster, *, days: int) -> None:
+    """Give broker 0 a certificate that expires in so many days; with -1 it has expired."""
+    secrets = cluster.directory.secrets
+    key, certificate = (secrets / "ca.key").read_text(), (secrets / "ca.pem").read_text()
+    authority = certificates.Certificate(key, certificate)
+    issued = datetime.now(UTC) - certificates.VALID + timedelta(days=days)
+    made = certificates.issue(authority, "broker-0", ["localhost", "127.0.0.1"], issued)
+    (secrets / "broker-0.pem").write_text(made.key + made.certificate)
+
+
+@pytest.mark.parametrize(
+    ("days", "kind", "printed"),
+    [
+        (20, "certificate", "its TLS certificate expires in 19 days"),
+        (-1, "unreachable", "TLS: certificate has expired"),
+    ],
+)
+def test_the_doctor_names_a_broker_whose_certificate_expires_or_has_expired(
+    cluster: Cluster, tmp_path: pathlib.Path, days: int, kind: str, printed: str
+) -> None:
+    odradek("stop", 0, *cluster.where)
+    write_certificate(cluster, days=days)
+    # `odradek start` would renew it.
+    options = parse(cluster.directory.properties_file(0).read_text())
+    broker = BrokerProcess(tmp_path / "broker", options).start()
+    where = ("--bootstrap-server", cluster.bootstrap)
+    config = ("--command-config", cluster.files.java("admin"))
+
+    def found() -> list[dict[str, str]]:
+        reported = json.loads(odradek("doctor", "--json", *where, *config, expect=None)[0])
+        return [finding for finding in reported["findings"] if finding["kind"] == kind]
+
+    try:
+        (finding,) = until(found)
+    finally:
+        broker.stop()
+        odradek("start", 0, *cluster.where)
+    assert finding["subject"] == "broker 0"
+    assert printed in finding["why"]
 
 
 def test_no_password_is_in_a_log_or_a_report(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ where `work(cluster)` is a coroutine function that returns the exit code.
 import asyncio
 import pathlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from odradek.cli.failures import FileError, NoSuchFileError, ToolError, hide_log, show_log
@@ -21,6 +22,7 @@ from odradek.client.cluster import (
 )
 from odradek.client.settings import ClientSettings, SettingsError
 from odradek.config.option import InvalidConfigError
+from odradek.model.errors import OdradekError
 
 _CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException"
 _TIMEOUTS: Final = (
@@ -69,7 +71,9 @@ def with_own_cluster(
     """
     merged = {**OWN_TIMEOUTS, **properties, "bootstrap.servers": servers}
     try:
-        return asyncio.run(_connected(merged, work, ("AdminClient", "odradek"), OWN_WAIT_MS))
+        return asyncio.run(
+            _connected(merged, work, ("AdminClient", "odradek"), OWN_WAIT_MS, any_broker=True)
+        )
     except BootstrapError as error:
         reasons = "; ".join(error.reasons) or str(error)
         raise UnansweredError(
@@ -141,6 +145,8 @@ async def _connected(
     work: Callable[[Cluster], Awaitable[int]],
     client: tuple[str, str],
     wait_ms: int | None,
+    *,
+    any_broker: bool = False,
 ) -> int:
     kind, client_id = client
     try:
@@ -153,13 +159,34 @@ async def _connected(
         raise no_client("You must set either bootstrap.servers or bootstrap.controllers")
     try:
         wait_ms = settings.api_timeout_ms if wait_ms is None else wait_ms
-        cluster = await Cluster.connect(settings, wait_ms=wait_ms)
+        connect = _connect_to_any if any_broker else Cluster.connect
+        cluster = await connect(settings, wait_ms=wait_ms)
     except UnresolvableError:
         raise no_client("No resolvable bootstrap urls given in bootstrap.servers") from None
     except InvalidAddressError as error:
         raise no_client(str(error)) from None
     async with cluster:
         return await work(cluster)
+
+
+async def _connect_to_any(settings: ClientSettings, *, wait_ms: int) -> Cluster:
+    """Connect, also if some of the brokers refuse this client or have an expired certificate.
+
+    Kafka's clients give up at the first: but then the doctor could not say which broker it is.
+
+    Raises:
+        AuthenticationError: all brokers that answer refuse it.
+    """
+    servers = settings.bootstrap_servers
+    for first in range(len(servers) - 1):
+        try:
+            tried = replace(settings, bootstrap_servers=servers[first:])
+            return await Cluster.connect(tried, wait_ms=wait_ms)
+        except BootstrapError:
+            raise  # none of them answers
+        except OdradekError:
+            continue  # the first that answers refuses this client
+    return await Cluster.connect(replace(settings, bootstrap_servers=servers[-1:]), wait_ms=wait_ms)
 
 
 def no_client(why: str) -> ClientError:

@@ -15,7 +15,7 @@ import odradek.client.admin.partitions as admin_partitions
 import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import LATEST, MAX_TIMESTAMP, ListedOffset, try_to_list_offsets
-from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
@@ -104,7 +104,7 @@ async def _sizes(cluster: Cluster, brokers: Iterable[int]) -> dict[TopicPartitio
     for broker in brokers:
         try:
             directories = await admin_partitions.describe_log_dirs(cluster, broker)
-        except (ApiError, ConnectionError):
+        except (OdradekError, ConnectionError):
             continue  # it has just stopped: its replicas are on other brokers, too
         for directory in directories:
             for partition, replica in directory.replicas.items():
@@ -116,7 +116,7 @@ async def _sizes(cluster: Cluster, brokers: Iterable[int]) -> dict[TopicPartitio
 async def _isr_min(cluster: Cluster, topics: Sequence[str]) -> dict[str, int]:
     try:
         options = await _options(cluster, admin.TOPIC, topics)
-    except (ApiError, ConnectionError):
+    except (OdradekError, ConnectionError):
         return {}
     return {
         topic: int(values["min.insync.replicas"])
@@ -175,7 +175,7 @@ async def facts_of(
                 return await asked
         except TimeoutError:
             unknown[kind] = f"no answer within {_ATTEMPT_S:.0f} s"
-        except (ApiError, ConnectionError) as error:
+        except (OdradekError, ConnectionError) as error:
             unknown[kind] = str(error)
         return None
 
@@ -227,7 +227,7 @@ async def certificates_of(cluster: Cluster) -> dict[int, int]:
     for broker in await cluster.nodes():
         try:
             expires_ms = (await cluster.broker(broker)).certificate_expires_ms
-        except (ApiError, ConnectionError):
+        except (OdradekError, ConnectionError):
             continue
         if expires_ms is not None:
             found[broker] = expires_ms
@@ -252,7 +252,7 @@ async def _unreachable(cluster: Cluster, brokers: Iterable[int]) -> dict[int, st
                 await connection.request(MetadataRequest(topics=[]), MetadataResponse)
         except TimeoutError:
             found[broker] = f"no answer within {_REACH_S:.0f} s"
-        except (ApiError, ConnectionError) as error:
+        except (OdradekError, ConnectionError) as error:  # also an expired certificate
             found[broker] = str(error)
 
     await asyncio.gather(*map(reach, brokers))

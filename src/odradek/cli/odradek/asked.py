@@ -22,7 +22,7 @@ from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
 from odradek.local.ends import last_lines
 from odradek.local.supervisor import Supervisor
-from odradek.model.errors import ApiError
+from odradek.model.errors import OdradekError
 from odradek.plan.commands import Caller
 
 TIMEOUT_S: Final = 5.0
@@ -110,7 +110,7 @@ async def ask_cluster(cluster: Cluster, caller: Caller, wanted: Mapping[str, Que
                     _enter(asked, broker, {name: answer})
         except TimeoutError:
             asked.silent[broker] = f"no answer within {TIMEOUT_S:.0f} s"
-        except (ApiError, ConnectionError) as error:
+        except (OdradekError, ConnectionError) as error:  # also an expired certificate
             asked.silent[broker] = str(error)
 
     await asyncio.gather(*map(ask, await cluster.nodes()))

@@ -16,7 +16,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.kafka_errors import check, failure
 from odradek.client.metadata import Node
-from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
+from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.retry import retry
 from odradek.wire.messages.metadata import (
@@ -87,6 +87,8 @@ async def ask_controller(
 async def any_broker(cluster: Cluster) -> Connection:
     """A connection to the reachable broker with the smallest id.
 
+    A broker that refuses this client, or has an expired certificate, is not reachable.
+
     Raises:
         ConnectionError: no broker can be reached.
         ApiError: BROKER_NOT_AVAILABLE, the metadata has no broker.
@@ -95,7 +97,7 @@ async def any_broker(cluster: Cluster) -> Connection:
     for node in sorted(await cluster.nodes()):
         try:
             return await cluster.broker(node)
-        except (ConnectionError, ApiError) as error:
+        except (ConnectionError, OdradekError) as error:
             reasons.append(str(error))
     raise ConnectionError("no broker can be reached: " + "; ".join(reasons))
 
