@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 from control import ThreeBrokers, wait_for
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
+from tests.certificates import Authority, server_options
 
 from odradek.client.cluster import Cluster
 from odradek.client.security.protocol import AuthenticationError
@@ -204,6 +205,16 @@ def test_a_broker_with_a_wrong_password_says_what_to_do(make_broker, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     found = json.dumps(json.loads(done.stdout))
     assert "the proof is wrong for user 'broker'" in found
+    assert "refuses this broker's log-in as 'broker' with SCRAM-SHA-512" in found
+    command[command.index("doctor") :] = ["why", "topic", "t", "--partition", "0", *command[-2:]]
+
+    def why():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout if "out of the ISR" in done.stdout else None
+
+    explained = wait_for(why)
+    assert "it cannot connect to broker 1: 127.0.0.1:" in explained
+    assert "refuses the log-in" in explained
 
 
 @pytest.fixture
@@ -321,6 +332,50 @@ def test_bearer_tokens_of_our_client(bearers, tmp_path):
     file.write_text(bearer_token("alice", exp=1000))
     with pytest.raises(AuthenticationError, match="invalid_token"):
         asyncio.run(connects())
+
+
+def over_tls(authority, properties):
+    return {**properties, "security.protocol": "SASL_SSL", "ssl.ca.location": authority.file}
+
+
+def test_every_mechanism_over_tls_with_sessions_that_end(make_broker, tmp_path):
+    authority = Authority(tmp_path / "certificates")
+    file = tmp_path / "jwks.json"
+    key = {**json.loads(ECAlgorithm.to_jwk(KEY.public_key())), "kid": "k"}
+    file.write_text(json.dumps({"keys": [key]}))
+    options = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+            f'{PACKAGE}.plain.PlainLoginModule required user_app="app-secret";'
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
+        "connections.max.reauth.ms": "2000",
+        "log.dirs": tmp_path / "data",
+        **server_options(authority, authority.issue("127.0.0.1")),
+    }
+    broker = make_broker(options).start()
+    set_password([broker], "alice", "alice-secret")
+    address = {"bootstrap.servers": f"127.0.0.1:{broker.ports[1]}"}
+    clients = [
+        over_tls(authority, {**client([], "PLAIN", "app", "app-secret"), **address}),
+        over_tls(authority, {**client([], "SCRAM-SHA-256", "alice", "alice-secret"), **address}),
+        over_tls(authority, bearer_client(broker, bearer_token("alice"))),
+    ]
+    producers = [confluent_kafka.Producer(each) for each in clients]
+    metric = "kafka_server_socket_server_metrics_successful_reauthentication_total"
+
+    def all_have_authenticated_again():
+        for producer in producers:
+            producer.produce("t", b"x")
+            assert producer.flush(30) == 0
+        return broker.metric(metric, listener="SASL_SSL") >= 2 * len(producers)
+
+    wait_for(all_have_authenticated_again)
+    expired = "kafka_server_socket_server_metrics_expired_connections_killed_count"
+    assert broker.metric(expired, listener="SASL_SSL") == 0
+    wrong = client([], "SCRAM-SHA-256", "alice", "wrong")
+    assert "invalid credentials" in refusal(over_tls(authority, {**wrong, **address}))
 
 
 @pytest.mark.parametrize(

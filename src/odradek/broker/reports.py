@@ -148,6 +148,10 @@ def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
     head = {
         "broker_id": broker.config.broker_id,
         "lag_ms_max": broker.config.replica_lag_time_max_ms,
+        "fetch_problems": [
+            {"leader": leader, "problem": problem}
+            for leader, problem in broker.fetchers.problems().items()
+        ],
     }
     replicas = (
         {

@@ -29,7 +29,8 @@ OPTIONS: Final = (
         "principal.builder.class", CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         scope=PER_BROKER, effect=False,
-        doc="In Apache Kafka, the class that determines the principal of a connection.",
+        doc="In Apache Kafka, the class that determines the principal of a connection. Any other "
+            "than Kafka's default prevents the start.",
     ),
     Option(
         "ssl.client.auth", STRING, "none", rule=one_of("required", "requested", "none"),

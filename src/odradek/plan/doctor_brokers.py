@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from odradek.plan.commands import brokers, some
 from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
@@ -279,21 +279,15 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
         for refusal in report["refusals"]:
             what, count = refusal["what"], refusal["count"]
             advice = _advice(what)
-            if facts.wall_ms - refusal["last_ms"] > _RECENT_MS or advice is None:
+            if facts.wall_ms - refusal["last_ms"] > _RECENT_MS:
+                continue
+            if what.startswith(_BY_A_BROKER):
+                yield _refused_by_a_broker(facts, broker, refusal)
+                continue
+            if advice is None:
                 continue
             if "NOT_LEADER" in what and count < _TRANSIENT_MIN:
                 continue  # one election causes a few of them
-            if what.startswith("the broker at "):  # another broker refuses this one
-                yield Finding(
-                    Severity.CRITICAL,
-                    "log-in",
-                    f"broker {broker}",
-                    f"{count} times{facts.since(refusal['first_ms'])}, the last time at "
-                    f"{facts.clock(refusal['last_ms'])}: {what}; nothing is replicated from there",
-                    "make user name and password the same in the sasl.jaas.config of the brokers' "
-                    "listener, here and there; for SCRAM, set the password with kafka-configs",
-                )
-                continue
             software = refusal["software"]
             known = "" if software.startswith("unknown") else f", {software}"
             yield Finding(
@@ -305,6 +299,22 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
                 f"{what}",
                 advice,
             )
+
+
+# What a broker records that another one refuses.
+_BY_A_BROKER: Final = "the broker at "
+
+
+def _refused_by_a_broker(facts: ClusterFacts, broker: int, refusal: Mapping[str, Any]) -> Finding:
+    return Finding(
+        Severity.CRITICAL,
+        "log-in",
+        f"broker {broker}",
+        f"{refusal['what']}: {refusal['count']} times{facts.since(refusal['first_ms'])}, the last "
+        f"time at {facts.clock(refusal['last_ms'])}; nothing is replicated from there",
+        "make user name and password the same in the sasl.jaas.config of the brokers' listener, "
+        "here and there; for SCRAM, set the password with kafka-configs",
+    )
 
 
 def _advice(what: str) -> str | None:

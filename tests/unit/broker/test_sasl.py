@@ -365,6 +365,14 @@ def test_the_principal_of_brokers_needs_cluster_action(user, is_warned, caplog):
     assert ("the brokers of the cluster are User:someone to each other" in caplog.text) is is_warned
 
 
+def test_a_class_that_makes_principals_prevents_the_start():
+    async def story(live):
+        found = await refused(live, **{"principal.builder.class": "com.example.Builder"})
+        assert "principal.builder.class=com.example.Builder: classes of Java are not" in found
+
+    play(story)
+
+
 def test_plain_needs_its_users():
     async def story(live):
         found = await refused(live, **{"sasl.enabled.mechanisms": "PLAIN"})

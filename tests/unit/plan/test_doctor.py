@@ -317,6 +317,18 @@ def reported(**changed):
             "expires in 29 days", "odradek restart 0 --dir D, which renews it",
         ),
         (
+            facts(**reported(refusals=[{**REFUSED, "what": (
+                "the broker at b2:9092 refuses this broker's log-in as 'x' with PLAIN: no")}])),
+            "log-in",
+            "the broker at b2:9092 refuses this broker's log-in as 'x' with PLAIN: no: 7 times",
+            "make user name and password the same",
+        ),
+        (
+            facts(**reported(refusals=[{**REFUSED, "what": (
+                "authentication failed: there is no user 'x' with SCRAM-SHA-512")}])),
+            "refused", "there is no user 'x' with SCRAM-SHA-512", "or make the user: kafka-configs",
+        ),
+        (
             facts(**reported(refusals=[REFUSED, {**REFUSED, "last_ms": NOW_MS - 4_000_000},
                                        {**REFUSED, "what": "Produce to t: NOT_LEADER_OR_FOLLOWER"}
                                        ])), "refused",

@@ -128,6 +128,7 @@ class ReplicaFetcher:
     ) -> None:
         self._quota = quota  # for throttled partitions, shared by the fetchers of all leaders
         self.leader = leader
+        self.problem: str | None = None  # why the last connection could not be made
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._connector = connector
@@ -231,9 +232,11 @@ class ReplicaFetcher:
         try:
             async with asyncio.timeout(self._options.timeout_ms / 1000):
                 await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
-        except OSError:
+        except OSError as error:
+            self.problem = str(error) or type(error).__name__
             self._later()
             return
+        self.problem = None
         if self._is_stopped:  # while it connected
             channel.close()
             return

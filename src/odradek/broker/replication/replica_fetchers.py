@@ -68,6 +68,11 @@ class ReplicaFetchers:
         for fetcher in self._by_leader.values():
             fetcher.check_silence()
 
+    def problems(self) -> dict[int, str]:
+        """The leaders that this broker cannot connect to, and why."""
+        found = {leader: fetcher.problem for leader, fetcher in self._by_leader.items()}
+        return {leader: problem for leader, problem in found.items() if problem is not None}
+
     def unanswered_since(self) -> dict[int, MonotonicMs]:
         """The leaders that have not answered a request yet, and when it was sent."""
         sent = {leader: fetcher.unanswered_since for leader, fetcher in self._by_leader.items()}

@@ -8,7 +8,7 @@ from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.replication.replica_fetcher import FetchOptions
 from odradek.broker.serving.client_quotas import ClientQuotas
 from odradek.broker.world import World
-from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
+from odradek.config.broker import BROKER_OPTIONS, LISTENER_PREFIX, BrokerConfig
 from odradek.group.options import GroupOptions
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection, FrameHandler
@@ -18,6 +18,7 @@ from odradek.quota.connections import UNLIMITED, ConnectionRates
 from odradek.replica.selector import LEADER, RACK_AWARE
 from odradek.replica.throttle import ReplicationQuota
 
+_PRINCIPAL_BUILDER: Final = "principal.builder.class"
 CREATION_RATE: Final = "max.connection.creation.rate"
 
 
@@ -174,6 +175,12 @@ def refuse_unsupported(config: BrokerConfig) -> None:
     Raises:
         StartupError: an option is set to something unsupported.
     """
+    builder = config.values[_PRINCIPAL_BUILDER]
+    if builder not in (None, BROKER_OPTIONS[_PRINCIPAL_BUILDER].default):
+        raise StartupError(
+            f"{_PRINCIPAL_BUILDER}={builder}: classes of Java are not loaded here, and other "
+            "principals than it says would get permissions: remove it"
+        )
     selector = config.replica_selector_class
     if selector not in (None, "", LEADER, RACK_AWARE):
         raise StartupError(

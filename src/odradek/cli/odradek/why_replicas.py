@@ -40,8 +40,18 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
             "  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ),
-        *_reasons(leader, lag_ms_max),
+        *_reasons(leader, lag_ms_max, _problems(reports, broker)),
     ]
+
+
+def _problems(reports: Mapping[int, Mapping[str, Any]], leader: int) -> dict[int, str]:
+    """Why followers cannot connect to this leader."""
+    return {
+        follower: entry["problem"]
+        for follower, report in reports.items()
+        for entry in report.get("fetch_problems", ())
+        if entry["leader"] == leader
+    }
 
 
 def _head(broker: int, leader: Replica) -> str:
@@ -76,7 +86,7 @@ def _rows(broker: int, leader: Replica, held: Mapping[int, Replica]) -> Iterator
         )
 
 
-def _reasons(leader: Replica, lag_ms_max: int) -> Iterator[str]:
+def _reasons(leader: Replica, lag_ms_max: int, problems: Mapping[int, str]) -> Iterator[str]:
     waiting = [
         f["broker"]
         for f in leader["followers"]
@@ -105,6 +115,8 @@ def _reasons(leader: Replica, lag_ms_max: int) -> Iterator[str]:
             )
         else:
             why = "it has caught up, and the controller has not stored the ISR with it yet"
+        if f["broker"] in problems:
+            why += f"; it cannot connect to broker {leader['leader']}: {problems[f['broker']]}"
         yield f"replica {f['broker']} is out of the ISR: {why}"
     open_offset = leader["open_transaction_offset"]
     if open_offset is not None:

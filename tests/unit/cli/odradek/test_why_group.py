@@ -145,6 +145,18 @@ def test_the_high_watermark_waits_for_the_slowest_replica_in_sync():
     assert explain_replicas(reports, 1) == []
 
 
+def test_a_follower_that_cannot_connect_says_why():
+    problem = {"leader": 1, "problem": "h:9092 refuses the log-in: wrong password"}
+    reports = {
+        1: {"replicas": [leader()], "lag_ms_max": 30_000},
+        3: {"replicas": [FOLLOWER], "lag_ms_max": 30_000, "fetch_problems": [problem]},
+    }
+
+    assert explain_replicas(reports, 0)[-1].endswith(
+        "it cannot connect to broker 1: h:9092 refuses the log-in: wrong password"
+    )
+
+
 def test_an_isr_that_is_too_small_and_an_open_transaction():
     alone = leader(isr=[1], is_under_min_isr=True, open_transaction_offset=115,
                    last_stable_offset=115, followers=[
