@@ -1,4 +1,4 @@
-"""Twenty-four problems of real brokers, each explained by `odradek doctor` and `odradek why`.
+"""Twenty-five problems of real brokers, each explained by `odradek doctor` and `odradek why`.
 
 docs/troubleshooting.md shows their output: with WRITE_TROUBLESHOOTING=1 in the environment the
 blocks of that page are written from the output.
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,6 +36,7 @@ from odradek.wire.messages.offset_commit import (
 )
 
 pytest.importorskip("scipy", reason="the extra `plan`")
+certificates = pytest.importorskip("odradek.local.certificates", reason="the extra `secure`")
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 BLOCK = re.compile(r"(## (?P<title>[^\n]+)\n.*?```text\n)(?P<said>.*?)(```\n)", re.DOTALL)
@@ -74,6 +76,7 @@ class Apart(NamedTuple):
     wrong_host: BrokerProcess
     two_directories: BrokerProcess
     open_to_all: BrokerProcess
+    with_tls: BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +94,19 @@ def apart(folder: pathlib.Path) -> Iterator[Apart]:
                 "odradek.http.host": "0.0.0.0",
             },
         ),
+        BrokerProcess(
+            folder / "tls",
+            {
+                "listeners": "SSL://127.0.0.1:0",
+                "security.inter.broker.protocol": "SSL",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": folder / "tls" / "broker.pem",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": folder / "tls" / "broker.pem",
+            },
+        ),
     )
+    write_certificate(folder / "tls" / "broker.pem", days=20)
     try:
         for broker in brokers[:2]:
             broker.options["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
@@ -101,6 +116,14 @@ def apart(folder: pathlib.Path) -> Iterator[Apart]:
     finally:
         for broker in brokers:
             broker.kill()
+
+
+def write_certificate(file: pathlib.Path, *, days: int) -> None:
+    """A key, its certificate, which expires in so many days, and that of the CA."""
+    issued = datetime.now(UTC) - certificates.VALID + timedelta(days=days)
+    authority = certificates.make_authority("a CA", issued)
+    made = certificates.issue(authority, "a broker", ["127.0.0.1"], issued)
+    file.write_text(made.key + made.certificate + authority.certificate)
 
 
 def free_port() -> int:
@@ -327,6 +350,16 @@ def listener_in_the_clear(_: Home, apart: Apart) -> list[Any]:
     ]
 
 
+def certificate_expires(_: Home, apart: Apart) -> list[Any]:
+    config = apart.with_tls.home / "client.properties"
+    config.write_text(
+        "security.protocol=SSL\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={apart.with_tls.home / 'broker.pem'}\n"
+    )
+    asked = reached(apart.with_tls)
+    return [found(Asked(*asked.where, "--command-config", str(config)), "certificate")]
+
+
 TROUBLES: dict[str, Story] = {
     "An unknown option": unknown_option,
     "A disk that is nearly full": disk_nearly_full,
@@ -352,6 +385,7 @@ TROUBLES: dict[str, Story] = {
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,
     "A listener in the clear": listener_in_the_clear,
+    "A certificate expires soon": certificate_expires,
 }  # in this order: some continue from the one before
 
 
