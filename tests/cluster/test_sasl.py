@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 
 import confluent_kafka
 import jwt
@@ -241,6 +242,32 @@ def test_scram_users_of_librdkafka(one):
     deletion = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
     alter(one, deletion)
     assert "SASL authentication error" in refusal(alice)
+
+
+def test_no_secret_is_shown_at_any_level(one):
+    (broker,) = one
+    command = [sys.executable, "-m", "odradek", "configs", "--alter", "--entity-type"]
+    command += ["broker-loggers", "--entity-name", "0", "--add-config", "root=TRACE"]
+    command += ["--bootstrap-server", f"127.0.0.1:{broker.port}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    set_password(one, "alice", "alice-secret")
+    assert produced(client(one, "SCRAM-SHA-256", "alice", "alice-secret"), "t", b"1") == []
+    assert produced(client(one, "PLAIN", "app", "app-secret"), "t", b"1") == []
+    for mechanism, user in (("PLAIN", "app"), ("SCRAM-SHA-256", "alice")):
+        refusal(client(one, mechanism, user, "wrong-secret"))
+    command = [*command[:3], "configs", "--describe", "--all", "--entity-type", "brokers"]
+    command += ["--entity-name", "0", "--bootstrap-server", f"127.0.0.1:{broker.port}"]
+    described = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    shown = [broker.output(), described.stdout]
+    for path in ("metrics", "health", "broker", "journal", "controller", "replicas", "groups"):
+        with urllib.request.urlopen(f"{broker.http}/{path}", timeout=30) as answer:
+            shown.append(answer.read().decode())
+
+    assert " DEBUG " in broker.output()
+    assert "sasl.jaas.config" in described.stdout
+    for text in shown:
+        assert "-secret" not in text
+        assert "stored_key" not in text
 
 
 def test_a_wrong_password_of_plain(one):

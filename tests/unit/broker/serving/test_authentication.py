@@ -6,6 +6,8 @@ import hashlib
 import logging
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit.broker.live import play
 
 from odradek.broker.serving.authentication import Authentication, AuthenticationCounts
@@ -487,3 +489,48 @@ def test_an_authenticated_connection_reports_to_the_server():
         assert live.server.connection_count == 0
 
     play(story)
+
+
+@given(
+    frames=st.lists(
+        st.one_of(
+            st.binary(max_size=80),
+            st.builds(
+                lambda key, version, rest: encode_request_header(key, version, 1, "x") + rest,
+                st.sampled_from([0, 3, 17, 18, 36]),
+                st.integers(0, 3),
+                st.binary(max_size=60),
+            ),
+        ),
+        max_size=6,
+    ),
+    begins=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_bytes_without_a_password_authenticate_nobody(frames, begins):
+    async def story(live):
+        peer = await listen(live)
+        peer.awaited = Swallowed()
+        if begins:
+            peer.send_frame(HANDSHAKE)
+        for frame in frames:
+            peer.send_frame(frame)
+        await asyncio.sleep(0.3)
+
+        assert peer.connection.session.principal == "User:ANONYMOUS"
+        assert live.failures == []
+
+    play(story)
+
+
+class Swallowed(list):
+    """Awaits every response, whatever it answers."""
+
+    def __bool__(self):
+        return True
+
+    def pop(self, index):
+        return None, None, None, asyncio.get_running_loop().create_future()
+
+
+HANDSHAKE = encode_request_header(17, 1, 1, "x") + b"\0\x05PLAIN"
