@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 from brokers import BrokerEndedError
 from control import ThreeBrokers, wait_for
-from peers import Peer
+from peers import Peer, framed
 from tests.certificates import Authority, client_options, server_options
 
 from odradek.client.cluster import BootstrapError, Cluster
@@ -24,6 +24,7 @@ from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
 from odradek.record.records import Record, build_batch
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 HOST = "127.0.0.1"
 BOTH = f"PLAINTEXT://{HOST}:0,SSL://{HOST}:0"
@@ -240,6 +241,89 @@ def read_to_the_end(client):
             pass
     except ConnectionResetError:
         pass
+
+
+def test_clients_that_do_not_read_take_no_more_memory_than_allowed(make_broker, authority):
+    broker = make_broker({
+        "listeners": BOTH,
+        "odradek.connections.memory.max.bytes": 2 << 20,
+        **server_options(authority, authority.issue(HOST)),
+    }).start()  # fmt: skip
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+        for _ in range(8):
+            assert peer.produce("t", 0, build_batch([Record(None, bytes(900_000))])).error_code == 0
+    clients = [over_tls(broker, authority) for _ in range(20)]
+    request = framed(fetching("t"), 12)
+    for client in clients:
+        client.send(request * 5)
+    try:
+        wait_for(lambda: broker.metric("odradek_connections_dropped") >= 1)
+        wait_for(lambda: broker.metric("odradek_connections_memory_bytes") <= 2 << 20)
+    finally:
+        for client in clients:
+            client.socket.close()
+    assert play(brokers_in_metadata(properties(authority, broker.ports[1]))) == 1
+    assert broker.traces() == []
+
+
+def fetching(topic):
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 << 20)
+    return FetchRequest(
+        max_bytes=8 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_librdkafka_writes_and_reads_with_a_certificate(make_broker, authority, version):
+    confluent = pytest.importorskip("confluent_kafka")
+    prefix = "listener.name.ssl."
+    broker = make_broker({
+        "listeners": BOTH,
+        f"{prefix}ssl.client.auth": "required",
+        f"{prefix}ssl.enabled.protocols": version,
+        f"{prefix}ssl.principal.mapping.rules": "RULE:^CN=([^,]+),.*$/$1/U",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ALICE;User:ANONYMOUS",
+        **server_options(authority, authority.issue(HOST)),
+    }).start()  # fmt: skip
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+
+    def client(key):
+        own = {"ssl.certificate.location": key, "ssl.key.location": key} if key else {}
+        return {
+            "bootstrap.servers": f"{HOST}:{broker.ports[1]}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": authority.file,
+            "message.timeout.ms": 10_000,
+            "log_level": 0,
+            **own,
+        }
+
+    def outcome(key):
+        problems = []
+        producer = confluent.Producer(client(key))
+        producer.produce("t", b"x" * 50_000, on_delivery=lambda error, _: problems.append(error))
+        assert producer.flush(30) == 0
+        return problems[0] and problems[0].name()
+
+    alice = authority.issue("alice@example.org", name="alice", common_name="alice")
+    bob = authority.issue("bob@example.org", name="bob", common_name="bob")
+    assert outcome(alice) is None
+    assert outcome(bob) == "TOPIC_AUTHORIZATION_FAILED"
+    assert outcome(None) == "_MSG_TIMED_OUT"
+    wait_for(lambda: "ssl.client.auth=required" in broker.output())
+
+    settings = client(alice) | {"group.id": "g", "auto.offset.reset": "earliest"}
+    settings.pop("message.timeout.ms")
+    consumer = confluent.Consumer(settings)
+    consumer.assign([confluent.TopicPartition("t", 0, 0)])
+    record = wait_for(lambda: consumer.poll(1.0))
+    consumer.close()
+    assert record.value() == b"x" * 50_000
 
 
 # ------------------------------------------------------------------------------- certificates

@@ -37,7 +37,9 @@ class FrameBuffer:
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max  # higher once the peer is authenticated
-        self._buffer: bytearray | mmap = bytearray(_SMALL_BYTES)
+        # Memory is taken for the first bytes: a peer that sends nothing, or does not complete a TLS
+        # handshake, costs none.
+        self._buffer: bytearray | mmap = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0  # of the bytes not yet consumed
         self._end = 0  # of the bytes that the socket has written
@@ -54,9 +56,9 @@ class FrameBuffer:
         if self._start == self._end:
             self._touched = max(self._touched, self._end)
             self._start = self._end = 0
-            if (
-                len(self._buffer) > _SMALL_BYTES
-                and self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING
+            size = len(self._buffer)
+            if size != _SMALL_BYTES and (
+                not size or self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING
             ):
                 self._replace(_SMALL_BYTES)
         elif self._end == len(self._buffer):

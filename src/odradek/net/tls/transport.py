@@ -63,6 +63,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         "_context",
         "_established",
         "_failed",
+        "_has_begun",
         "_incoming",
         "_is_full",
         "_is_paused",
@@ -109,7 +110,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._server_side = server_side
         self._soon = soon
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls: ssl.SSLObject  # from the peer's first byte on: it takes tens of kilobytes
+        self._tls: ssl.SSLObject  # made in the first step of the handshake
+        self._has_begun = False
         self._state = _TlsState.HANDSHAKE
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -129,7 +131,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._server_side:
             self.inner.connection_made(self)
         else:
-            self._begin()
             self._shake_hands()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -233,6 +234,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # ---------------------------------------------------------------------- handshake
 
     def _begin(self) -> None:
+        """Make OpenSSL's object, which takes 50 KB: not for a peer that has sent nothing."""
+        self._has_begun = True
         self._tls = self._context.wrap_bio(
             self._incoming,
             self._outgoing,
@@ -259,8 +262,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                     "in the client's options, or connect to a listener without TLS"
                 )
                 return
-            if self._server_side:
-                self._begin()
         self._incoming.write(received)
         if self._incoming.pending > SCRATCH_BYTES and self._transport is not None:
             self._transport.pause_reading()
@@ -277,6 +278,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._is_scheduled = False
         if self._state is not _TlsState.HANDSHAKE:
             return
+        if not self._has_begun:
+            self._begin()
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
