@@ -158,6 +158,8 @@ def test_a_client_without_encryption_or_without_a_user_is_refused(cluster: Clust
     config.write_text("default.api.timeout.ms=3000\nrequest.timeout.ms=3000\n")
     where = ("--bootstrap-server", cluster.bootstrap, "--command-config", config)
     odradek("topics", *where, "--list", expect=1)
+    said = odradek("doctor", "--bootstrap-server", cluster.bootstrap, expect=1)[1]
+    assert "if the listener uses TLS or SASL, name a file with --command-config" in said
 
     admin = kafka.Producer({"bootstrap.servers": cluster.bootstrap})
     with pytest.raises(kafka.KafkaException):

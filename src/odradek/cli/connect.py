@@ -76,9 +76,11 @@ def with_own_cluster(
         )
     except BootstrapError as error:
         reasons = "; ".join(error.reasons) or str(error)
+        closed = "closed" in reasons and "security.protocol" not in properties
+        hint = "; if the listener uses TLS or SASL, name a file with --command-config"
         raise UnansweredError(
             f"no broker answers ({reasons}): check that a broker runs there, and that the "
-            "address is one of its listeners"
+            f"address is one of its listeners{hint * closed}"
         ) from None
 
 
