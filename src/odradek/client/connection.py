@@ -105,7 +105,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
                 await connection._connect(host, port, tls)
                 await connection._negotiate()
                 if security.uses_sasl:
-                    await connection._authenticate(security)
+                    await connection._authenticate(security, host)
         except TimeoutError:
             await connection.close()
             raise ConnectionError(f"{name}: no answer within {setup_timeout_ms} ms") from None
@@ -275,7 +275,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
             why = getattr(error, "verify_message", "") or error.reason or str(error)
             raise AuthenticationError(f"{self.name}: TLS: {why}") from None
 
-    async def _authenticate(self, security: Security) -> None:
+    async def _authenticate(self, security: Security, host: str) -> None:
         from odradek.client.security.protocol import AuthenticationError, authenticate  # noqa: PLC0415
         from odradek.wire.messages.sasl_authenticate import (  # noqa: PLC0415
             SaslAuthenticateRequest,
@@ -307,7 +307,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
                 f"{self.name}: {_name_of(offered.error_code)}: {security.mechanism}; "
                 f"the broker has {', '.join(offered.mechanisms) or 'none'}"
             )
-        await authenticate(security, send)
+        await authenticate(security, send, host=host)
         if lifetime_ms:
             self._expires_s = begun_s + lifetime_ms / 1000 * _SESSION_SHARE
 

@@ -32,7 +32,7 @@ from odradek.security.tls.stores import KeyStore, key_store_of, trust_store_of
 
 # In the order of Kafka's error message.
 PROTOCOLS: Final = ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 
 class SettingsError(OdradekError):
@@ -63,6 +63,7 @@ COMMON: Final = table(
         Option("sasl.mechanism", STRING, "GSSAPI"),
         Option("sasl.jaas.config", PASSWORD, None),
         Option("sasl.oauthbearer.token.endpoint.url", STRING, None),
+        Option("sasl.kerberos.service.name", STRING, None),
         Option("ssl.truststore.type", STRING, "JKS"),
         Option("ssl.truststore.location", STRING, None),
         Option("ssl.truststore.password", PASSWORD, None),
@@ -93,6 +94,7 @@ class Security:
     mechanism: str = "GSSAPI"
     jaas_config: str | None = field(default=None, repr=False)
     token_url: str | None = None  # where the bearer token is
+    kerberos_service: str | None = None  # the first part of the brokers' principals
 
     @property
     def uses_tls(self) -> bool:
@@ -184,4 +186,5 @@ def _security(values: Mapping[str, Any]) -> Security:
         mechanism=mechanism,
         jaas_config=values["sasl.jaas.config"],
         token_url=values["sasl.oauthbearer.token.endpoint.url"],
+        kerberos_service=values["sasl.kerberos.service.name"],
     )

@@ -169,6 +169,16 @@ OPTIONS: Final = (
         doc="The claim of a bearer token that holds its subject.",
     ),
     Option(
+        "sasl.kerberos.service.name", STRING, None, scope=PER_BROKER,
+        doc="The first part of the brokers' Kerberos principal: `kafka` in `kafka/host@REALM`.",
+    ),
+    Option(
+        "sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), scope=PER_BROKER,
+        doc="The rules that turn the Kerberos principal of a client into a user name: "
+            "`RULE:[n:format](match)s/pattern/replacement/`, the first that matches, or `DEFAULT` "
+            "for the first part of a principal of the broker's own realm.",
+    ),
+    Option(
         "delegation.token.secret.key", PASSWORD, None,
         doc="The secret from which the passwords of delegation tokens are computed; the same on "
             "all brokers. Unset: there are no delegation tokens.",

@@ -268,14 +268,14 @@ def test_log_ins_are_metrics_by_listener():
     [
         (
             {"sasl.enabled.mechanisms": "GSSAPI"},
-            (
-                "listener SECURE: sasl.enabled.mechanisms=GSSAPI: GSSAPI is not available here; "
-                "set listener.name.secure.sasl.enabled.mechanisms to some of PLAIN"
-            ),
+            "listener.name.secure.gssapi.sasl.jaas.config is not set; GSSAPI has the broker's key",
         ),
         (
             {"listener.name.secure.sasl.enabled.mechanisms": "PLAIN,PLAYN"},
-            "PLAYN is not available here",
+            (
+                "listener SECURE: sasl.enabled.mechanisms=PLAIN,PLAYN: PLAYN is not available "
+                "here; set listener.name.secure.sasl.enabled.mechanisms to some of PLAIN"
+            ),
         ),
         ({"sasl.enabled.mechanisms": ""}, "it names no mechanism"),
         (

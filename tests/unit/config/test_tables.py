@@ -142,6 +142,8 @@ READ_FOR_LISTENERS = {
     "sasl.jaas.config",
     "odradek.sasl.oauthbearer.unsecured.tokens",
     "sasl.mechanism.inter.broker.protocol",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",

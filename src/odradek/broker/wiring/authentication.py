@@ -28,7 +28,9 @@ from odradek.net.server import Server
 from odradek.net.tls.connector import TlsConnector
 from odradek.net.turns import Turns
 from odradek.security.sasl.exchange import SaslRules
+from odradek.security.sasl.gssapi import GssapiServer
 from odradek.security.sasl.jaas import JaasError, LoginModule, parse_jaas
+from odradek.security.sasl.kerberos_names import KerberosNameError, parse_rules, short_name
 from odradek.security.sasl.oauthbearer import OAuthBearerServer, Validate
 from odradek.security.sasl.plain import PlainServer, plain_users
 from odradek.security.sasl.scram import SCRAM_HASHES, ScramServer, TokenCredential
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
 JAAS_CONFIG: Final = "sasl.jaas.config"
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 _CALLBACK_HANDLER: Final = "sasl.server.callback.handler.class"
 # Kafka's class that verifies tokens by `sasl.oauthbearer.jwks.endpoint.url`, as this broker does.
 _KEYS_HANDLER: Final = "OAuthBearerValidatorCallbackHandler"
@@ -62,6 +65,13 @@ _MODULES: Final = {
         "OAuthBearerLoginModule",
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
     ),
+    GSSAPI: (
+        "Krb5LoginModule",
+        (
+            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+            'keyTab="/etc/kafka.keytab" principal="kafka/host@REALM";'
+        ),
+    ),
 }
 
 
@@ -77,7 +87,7 @@ class SaslSources(NamedTuple):
 class _InWorker:
     """A mechanism whose answers are computed outside of the event loop."""
 
-    def __init__(self, server: OAuthBearerServer) -> None:
+    def __init__(self, server: OAuthBearerServer | GssapiServer) -> None:
         self._server = server
 
     def step(self, token: bytes) -> Computation:
@@ -189,7 +199,7 @@ def broker_login(config: BrokerConfig) -> "BrokerLogin":
             f"{BETWEEN_BROKERS}={mechanism}: brokers connect to each other over listener "
             f"{listener}, whose mechanisms are {', '.join(enabled)}: set it to one of them"
         )
-    if mechanism == OAUTHBEARER:
+    if mechanism in (OAUTHBEARER, GSSAPI):
         raise StartupError(
             f"{BETWEEN_BROKERS}={mechanism}: brokers log in to each other by PLAIN or SCRAM here"
         )
@@ -299,6 +309,8 @@ def _server(
     if mechanism == OAUTHBEARER:
         validate = sources.bearer[listener]
         return lambda: _InWorker(OAuthBearerServer(validate))
+    if mechanism == GSSAPI:
+        return _gssapi_server(config, listener)
     return lambda: ScramServer(
         mechanism,
         credentials=partial(sources.scram.credential, mechanism),
@@ -306,6 +318,30 @@ def _server(
         nonce=secrets.token_urlsafe(_NONCE_BYTES),
         decoy_secret=decoy_secret,
     )
+
+
+def _gssapi_server(config: BrokerConfig, listener: str) -> Callable[[], SaslServer]:
+    from odradek.net.gss import GssUnavailableError, acceptor  # noqa: PLC0415 - an extra
+
+    needs = "GSSAPI has the broker's key there"
+    options = login_module(config, listener, GSSAPI, needs=needs).options
+    name = mechanism_option(listener, GSSAPI, JAAS_CONFIG)
+    principal, keytab = (options.get(key, "") for key in ("principal", "keyTab"))
+    service, _, realm = principal.partition("@")
+    if not realm or "/" not in service or not keytab:
+        raise StartupError(f"{name} needs keyTab, and a principal of the form kafka/host@REALM")
+    expected = config.for_listener(listener, "sasl.kerberos.service.name")
+    if expected is not None and expected != service.partition("/")[0]:
+        raise StartupError(
+            f"{name}: {principal}: sasl.kerberos.service.name is {expected}: set one like the other"
+        )
+    local_rules = as_words(config.for_listener(listener, "sasl.kerberos.principal.to.local.rules"))
+    try:
+        rules = parse_rules(local_rules)
+        begin = acceptor(principal, keytab.removeprefix("file:"))
+    except (KerberosNameError, GssUnavailableError) as error:
+        raise StartupError(f"listener {listener}: GSSAPI: {error}") from None
+    return lambda: _InWorker(GssapiServer(begin(), lambda client: short_name(client, rules, realm)))
 
 
 def _refuse_callback_handler(config: BrokerConfig, listener: str, mechanism: str) -> None:

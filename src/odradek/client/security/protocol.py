@@ -58,8 +58,10 @@ async def _at_once(work: Callable[[], bytes]) -> bytes:
     return work()
 
 
-async def authenticate(security: Security, send: Send, *, compute: Compute = _at_once) -> None:
-    """Authenticate with the mechanism of the settings.
+async def authenticate(
+    security: Security, send: Send, *, compute: Compute = _at_once, host: str = ""
+) -> None:
+    """Authenticate with the mechanism of the settings. `host` is the broker's name for Kerberos.
 
     Raises:
         AuthenticationError: the broker refuses, or does not prove that it knows the password.
@@ -67,6 +69,9 @@ async def authenticate(security: Security, send: Send, *, compute: Compute = _at
     """
     if security.mechanism == "OAUTHBEARER":
         await _send_bearer(bearer_token(security.token_url), send)
+        return
+    if security.mechanism == "GSSAPI":
+        await _log_in_by_gssapi(security, send, host)
         return
     user, password, is_token = credentials(security.jaas_config)
     if security.mechanism == "PLAIN":
@@ -81,6 +86,17 @@ async def authenticate(security: Security, send: Send, *, compute: Compute = _at
         exchange.verify(await send(final))
     except ScramError as error:
         raise AuthenticationError(f"{security.mechanism}: {error}") from None
+
+
+async def _log_in_by_gssapi(security: Security, send: Send, host: str) -> None:
+    from odradek.client.security.kerberos import log_in_by_gssapi  # noqa: PLC0415 - an extra
+    from odradek.net.gss import GssUnavailableError  # noqa: PLC0415
+    from odradek.security.sasl.gssapi import GssError  # noqa: PLC0415
+
+    try:
+        await log_in_by_gssapi(security.jaas_config, security.kerberos_service, host, send)
+    except (GssError, GssUnavailableError) as error:
+        raise AuthenticationError(f"GSSAPI: {error}") from None
 
 
 async def _send_bearer(token: str, send: Send) -> None:
