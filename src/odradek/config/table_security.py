@@ -174,9 +174,9 @@ OPTIONS: Final = (
     ),
     Option(
         "sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), scope=PER_BROKER,
-        doc="The rules that turn the Kerberos principal of a client into a user name: "
-            "`RULE:[n:format](match)s/pattern/replacement/`, the first that matches, or `DEFAULT` "
-            "for the first part of a principal of the broker's own realm.",
+        doc="The rules that turn the Kerberos principal of a client into a user name, in Kafka's "
+            "form (`RULE:...`): the first that applies, or `DEFAULT` for the first part of a "
+            "principal of the broker's own realm.",
     ),
     Option(
         "delegation.token.secret.key", PASSWORD, None,

@@ -23,10 +23,10 @@ class KerberosNameError(OdradekError):
     """A rule that cannot be parsed, or a principal for which no rule gives a name."""
 
 
-class Rule(NamedTuple):
-    """One rule; `count` is 0 for DEFAULT."""
+class NameRule(NamedTuple):
+    """One rule; `components` is 0 for DEFAULT."""
 
-    count: int
+    components: int
     format: str = ""
     match: re.Pattern[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -36,9 +36,9 @@ class Rule(NamedTuple):
 
     def apply(self, parts: tuple[str, ...], realm: str) -> str | None:
         """The name of a principal; its realm is the first part. None: another rule decides."""
-        if not self.count:
+        if not self.components:
             return parts[1] if parts[0] == realm else None
-        if len(parts) - 1 != self.count:
+        if len(parts) - 1 != self.components:
             return None
         name = _PARAMETER.sub(lambda found: parts[int(found[1])], self.format)
         if self.match is not None and not self.match.fullmatch(name):
@@ -51,7 +51,7 @@ class Rule(NamedTuple):
         return name
 
 
-def parse_rules(texts: tuple[str, ...]) -> list[Rule]:
+def parse_rules(texts: tuple[str, ...]) -> list[NameRule]:
     """The rules, in their order.
 
     Raises:
@@ -60,7 +60,7 @@ def parse_rules(texts: tuple[str, ...]) -> list[Rule]:
     return [_parsed(text.strip()) for text in texts]
 
 
-def short_name(principal: str, rules: list[Rule], realm: str) -> str:
+def short_name(principal: str, rules: list[NameRule], realm: str) -> str:
     """The user's name of a principal.
 
     Raises:
@@ -85,9 +85,9 @@ def short_name(principal: str, rules: list[Rule], realm: str) -> str:
     )
 
 
-def _parsed(text: str) -> Rule:
+def _parsed(text: str) -> NameRule:
     if text == "DEFAULT":
-        return Rule(0)
+        return NameRule(0)
     found = _RULE.fullmatch(text)
     numbers = [] if found is None else [int(n) for n in _PARAMETER.findall(found["format"])]
     if (
@@ -105,7 +105,7 @@ def _parsed(text: str) -> Rule:
         )
     except re.error as error:
         raise KerberosNameError(f"{text!r}: {error}") from None
-    return Rule(
+    return NameRule(
         int(found["count"]),
         found["format"],
         match,
