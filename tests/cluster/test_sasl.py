@@ -26,6 +26,8 @@ from jwt.algorithms import ECAlgorithm
 from tests.certificates import Authority, server_options
 
 from odradek.client.cluster import Cluster
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
 from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import ClientSettings
 from odradek.coord.layout_config import ConfigEntity, encode_config
@@ -242,6 +244,29 @@ def test_scram_users_of_librdkafka(one):
     deletion = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
     alter(one, deletion)
     assert "SASL authentication error" in refusal(alice)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_our_client(one, mechanism):
+    user, module = (
+        ("app", "PlainLoginModule") if mechanism == "PLAIN" else ("alice", "ScramLoginModule")
+    )
+    set_password(one, "alice", "alice-secret")
+
+    async def written(password):
+        properties = {
+            "bootstrap.servers": f"127.0.0.1:{one[0].ports[2]}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'x.{module} required username="{user}" password="{password}";',
+            "acks": "all",
+        }
+        async with await Producer.open(ProducerSettings.from_properties(properties)) as producer:
+            return await (await producer.send("ours", b"x"))
+
+    assert asyncio.run(written(f"{user}-secret")).offset == 0
+    with pytest.raises(AuthenticationError, match="Authentication failed"):
+        asyncio.run(written("wrong"))
 
 
 def test_no_secret_is_shown_at_any_level(one):
