@@ -42,6 +42,8 @@ OPTIONS = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "listener.name.secure.plain.sasl.jaas.config": PLAIN_USERS,
 }
+KEY = "listener.name.secure.gssapi.sasl.jaas.config"
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true"
 NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
@@ -269,6 +271,26 @@ def test_log_ins_are_metrics_by_listener():
         (
             {"sasl.enabled.mechanisms": "GSSAPI"},
             "listener.name.secure.gssapi.sasl.jaas.config is not set; GSSAPI has the broker's key",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI", KEY: f'{KRB5} keyTab="k" principal="kafka@R";'},
+            f"{KEY} needs keyTab, and a principal of the form kafka/host@REALM",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "GSSAPI",
+                KEY: f'{KRB5} keyTab="k" principal="kafka/h@R";',
+                "sasl.kerberos.service.name": "other",
+            },
+            "kafka/h@R: sasl.kerberos.service.name is other",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "GSSAPI",
+                KEY: f'{KRB5} keyTab="k" principal="kafka/h@R";',
+                "sasl.kerberos.principal.to.local.rules": "RULE:x",
+            },
+            "listener SECURE: GSSAPI: 'RULE:x': must be DEFAULT or RULE",
         ),
         (
             {"listener.name.secure.sasl.enabled.mechanisms": "PLAIN,PLAYN"},

@@ -45,10 +45,14 @@ class NameRule(NamedTuple):
             return None
         if self.pattern is not None:
             times = 0 if self.replaces_all else 1
-            name = self.pattern.sub(lambda _: self.replacement, name, count=times)
+            name = self.pattern.sub(self._replaced, name, count=times)
         if self.case is not None:
             name = name.lower() if self.case == "L" else name.upper()
         return name
+
+    def _replaced(self, found: re.Match[str]) -> str:
+        """The replacement, with `$1` for the first group as in Java."""
+        return _PARAMETER.sub(lambda group: found[int(group[1])] or "", self.replacement)
 
 
 def parse_rules(texts: tuple[str, ...]) -> list[NameRule]:
@@ -105,6 +109,9 @@ def _parsed(text: str) -> NameRule:
         )
     except re.error as error:
         raise KerberosNameError(f"{text!r}: {error}") from None
+    groups = [int(number) for number in _PARAMETER.findall(found["replacement"] or "")]
+    if pattern is not None and max(groups, default=0) > pattern.groups:
+        raise KerberosNameError(f"{text!r}: the replacement has ${max(groups)}, which is no group")
     return NameRule(
         int(found["count"]),
         found["format"],

@@ -21,6 +21,8 @@ REALM = "REALM.COM"
         (["RULE:[1:$1]/U"], "ann@OTHER", "ANN"),
         (["RULE:[1:$1](.*)s/a/b/g/U"], "anna@OTHER", "BNNB"),
         (["RULE:[1:$1](.*)s/a/b/"], "anna@OTHER", "bnna"),
+        (["RULE:[1:$1]s/(.)nn/$1x$0/"], "ann@OTHER", "axann"),
+        (["DEFAULT", "RULE:[1:$1@$0]s/@PARTNER.COM//"], "ann@PARTNER.COM", "ann"),
         (["RULE:[1:$1](x.*)", "RULE:[1:$1-$0]"], "ann@OTHER", "ann-OTHER"),
     ],
 )
@@ -46,8 +48,8 @@ def test_a_principal_without_a_name_is_refused(rules, principal, reason):
 
 @pytest.mark.parametrize(
     "rule", ["", "default", "RULE:[1:$1", "RULE:[3:$1]", "RULE:[1:$2]", "RULE:[1:$1](", "RULE:x",
-             "RULE:[1:$1]([a)", "RULE:[1:$1]s/a/b/x"],
+             "RULE:[1:$1]([a)", "RULE:[1:$1]s/(a)/$2/", "RULE:[1:$1]s/a/b/x"],
 )  # fmt: skip
 def test_a_rule_that_cannot_be_parsed_is_named(rule):
-    with pytest.raises(KerberosNameError, match=r"DEFAULT or RULE|unterminated"):
+    with pytest.raises(KerberosNameError, match=r"DEFAULT or RULE|unterminated|no group"):
         parse_rules((rule,))
