@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 from brokers import BrokerEndedError
 from control import ThreeBrokers, wait_for
+from cryptography.hazmat.primitives import serialization
 from peers import Peer, framed
 from tests.certificates import Authority, client_options, server_options
 
@@ -379,6 +380,44 @@ def test_new_certificates_are_used_while_connections_stay(make_broker, authority
     broker.start()
     assert certificate_of(broker) == own_certificate(third)
     assert broker.traces() == []
+
+
+def test_passwords_are_stored_encrypted(make_broker, authority, tmp_path):
+    names = {"common_name": "broker", "organization_unit_name": "unit"}
+    options = server_options(authority, authority.issue(HOST, **names))
+    secret = {"password.encoder.secret": "secret of the encoder"}
+    store = tmp_path / "store.db"
+    broker = make_broker({"listeners": BOTH, "odradek.store.path": store, **options}).start()
+    other = encrypted(authority.issue(HOST, name="other", **names), "a-pass-word")
+    more = ",listener.name.ssl.ssl.key.password=a-pass-word"
+    refused = configure(broker, other + more)
+    assert "Password encoder secret not configured" in refused.stdout + refused.stderr
+    assert broker.stop() == 0
+
+    broker.options |= secret
+    broker.start()
+    done = configure(broker, other + more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert certificate_of(broker) == own_certificate(other)
+    assert broker.stop() == 0
+    broker.start()
+    assert certificate_of(broker) == own_certificate(other)
+    stored = b"".join(file.read_bytes() for file in tmp_path.glob("store.db*") if file.is_file())
+    assert b"encryptedPassword:" in stored
+    assert b"a-pass-word" not in stored + broker.output().encode()
+    assert broker.traces() == []
+
+
+def encrypted(file, password):
+    """The same key store with an encrypted key."""
+    pem = pathlib.Path(file).read_bytes()
+    key = serialization.load_pem_private_key(pem, None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password.encode()),
+    )
+    pathlib.Path(file).write_bytes(key + pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    return file
 
 
 def configure(broker, key):

@@ -316,6 +316,8 @@ def _check_can_be_set(name: str, current: BrokerConfig, *, per_broker: bool) -> 
     if option.type is Type.PASSWORD:
         why = "Password encoder secret not configured"
         if current.values["password.encoder.secret"] is not None:
+            if option.name in _ONLY_WITH_LISTENER:  # the passwords of TLS
+                return
             why = f"{name} can be set in server.properties only"
         resource = _resource("BROKER", str(current.broker_id) if per_broker else "")
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{resource}{why}")

@@ -200,12 +200,12 @@ OPTIONS: Final = (
         doc="How often the controller removes expired delegation tokens.",
     ),
     Option(
-        "password.encoder.secret", PASSWORD, None, effect=False,
+        "password.encoder.secret", PASSWORD, None,
         doc="The secret that encrypts dynamically set passwords in the coordination store. "
             "Without it no password can be set dynamically.",
     ),
     Option(
-        "password.encoder.old.secret", PASSWORD, None, effect=False,
+        "password.encoder.old.secret", PASSWORD, None,
         doc="The former `password.encoder.secret`, while it is being changed.",
     ),
     # --------------------------------------------------------------------------- quotas and metrics

@@ -347,7 +347,16 @@ def test_an_unknown_name_is_refused_but_a_stored_one_stays_and_can_be_deleted():
     assert altered_broker("!foo", current=stored) == {}
 
 
-@pytest.mark.parametrize("name", ["sasl.jaas.config", "listener.name.x.ssl.keystore.password"])
+def test_the_passwords_of_tls_can_be_set_with_a_secret():
+    name = "listener.name.x.ssl.keystore.password"
+    with_secret = BROKER.with_overrides({"password.encoder.secret": "s"})
+    assert altered_broker(f"={name}=x", current=with_secret) == {name: "x"}
+    assert refusal(altered_broker, f"={name}=x")[1].endswith(
+        "Password encoder secret not configured"
+    )
+
+
+@pytest.mark.parametrize("name", ["sasl.jaas.config", "listener.name.x.plain.sasl.jaas.config"])
 def test_no_password_is_stored_in_the_clear(name):
     where = "Invalid config value for resource ConfigResource(type=BROKER, name='1'): "
     with_secret = BROKER.with_overrides({"password.encoder.secret": "s"})

@@ -138,6 +138,8 @@ COMPUTED_FROM = {
 READ_FOR_LISTENERS = {
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
+    "password.encoder.old.secret",
+    "password.encoder.secret",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
     "odradek.sasl.oauthbearer.unsecured.tokens",

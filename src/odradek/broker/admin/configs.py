@@ -8,6 +8,7 @@ answered when this broker has applied it. A request for a broker's own options g
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
+from odradek.broker.admin.stored_passwords import StoredPasswords
 from odradek.broker.admin.topics import store_errors_answered
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.config.broker import BrokerConfig
@@ -80,6 +81,7 @@ class ConfigAdmin:
         raises a TlsError if the listeners cannot use the stores of these options.
         """
         self._check_tls = check_tls
+        self.passwords = StoredPasswords(config())
         self._why_not_listen = why_not_listen
         self._store = store
         self._metadata = metadata
@@ -178,7 +180,7 @@ class ConfigAdmin:
 
         def changed(stored: Mapping[str, str]) -> dict[str, str]:
             # The stored options, which another broker may have written a moment ago.
-            present, _ = usable(stored, per_broker=own)
+            present, _ = usable(self.passwords.decoded(stored), per_broker=own)
             current = self.config.with_dynamic(
                 dynamic=present if own else self.config.dynamic,
                 dynamic_default=self.config.dynamic_default if own else present,
@@ -191,7 +193,7 @@ class ConfigAdmin:
                 )
                 self._check_listeners(current, candidate)
                 self._check_stores(candidate)
-            return altered
+            return self._encrypted(altered, stored)
 
         await self._alter(entity, changed, validate_only=validate_only)
 
@@ -212,6 +214,12 @@ class ConfigAdmin:
                 "Validation of dynamic config update of SSLFactory failed: "
                 f"org.apache.kafka.common.config.ConfigException: {error}"
             ) from None
+
+    def _encrypted(self, altered: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+        try:
+            return self.passwords.encoded(altered, stored)
+        except TlsError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     async def _alter(self, entity: ConfigEntity, change: Change, *, validate_only: bool) -> None:
         with store_errors_answered():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final, Protocol
 
+from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.client_quotas import CLIENT_QUOTAS, ClientQuotas
 from odradek.broker.serving.scram_credentials import ScramCredentials
@@ -28,6 +29,7 @@ class Configured(Protocol):
     client_quotas: ClientQuotas
     scram_credentials: ScramCredentials
     server: Server
+    config_admin: ConfigAdmin
 
     def set_config(self, config: BrokerConfig) -> None:
         """Use other options from now on, in all parts."""
@@ -53,7 +55,10 @@ class ConfigChanges:
         """Apply the options stored for this broker and for all brokers."""
         broker = self._broker
         try:
-            config = broker.config.with_dynamic(dynamic=dynamic, dynamic_default=dynamic_default)
+            config = broker.config.with_dynamic(
+                dynamic=broker.config_admin.passwords.decoded(dynamic),
+                dynamic_default=dynamic_default,
+            )
         except (InvalidConfigError, ConfigConflictError) as error:
             self.note(f"the broker keeps its options: {error}")
             return
