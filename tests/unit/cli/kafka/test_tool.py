@@ -135,3 +135,15 @@ def test_each_tool_that_connects_to_brokers_takes_a_file_of_client_properties(na
         names = {each for option in parser.options for each in option.names}
         connects = names & {"bootstrap-server", "broker-list", "producer-props"}
         assert not connects or "command-config" in names, (name, sorted(names))
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "complaint"),
+    [
+        ("console-producer", "producer.config", "Option producer.config requires an argument"),
+        ("verifiable-producer", "producer.config", "argument --producer.config: expected one"),
+    ],
+)
+def test_our_name_of_a_flag_is_not_in_kafkas_messages(name, flag, complaint, capsys):
+    run_tool(name, [f"--{flag}"])
+    assert complaint in capsys.readouterr().err

@@ -226,7 +226,7 @@ def _attribute(option: Flag) -> str:
 
 
 def _names(option: Flag) -> str:
-    return "/".join(map(dashed, option.names))
+    return "/".join(map(dashed, option.kafkas_names))
 
 
 def integer(text: str) -> int:

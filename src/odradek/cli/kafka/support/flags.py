@@ -24,6 +24,8 @@ REQUIRED: Final = "required"
 OPTIONAL: Final = "optional"
 SEVERAL: Final = "several"
 
+OUR_ALIAS: Final = "command-config"
+
 _WIDTH: Final = 80
 _HELP_COLUMN: Final = 34
 
@@ -62,8 +64,13 @@ class Flag(NamedTuple):
     either: bool = False  # of all options with this mark one has to be given, and only one
     choices: tuple[object, ...] = ()
 
+    @property
+    def kafkas_names(self) -> tuple[str, ...]:
+        """Without `--command-config` where Kafka's tool has another name: for Kafka's messages."""
+        return tuple(name for name in self.names if name == self.names[0] or name != OUR_ALIAS)
+
     def __str__(self) -> str:
-        return f"[{', '.join(self.names)}]"
+        return f"[{', '.join(self.kafkas_names)}]"
 
 
 class Flags:
@@ -222,7 +229,7 @@ class Parser:
             else:
                 flags.others.append(word)
         unavailable = [
-            option.names[0] if len(option.names) == 1 else str(option)
+            option.names[0] if len(option.kafkas_names) == 1 else str(option)
             for option in self._order
             if option.only_with
             and option in flags.order
@@ -359,4 +366,4 @@ def dashed(name: str) -> str:
 
 
 def _all(option: Flag) -> str:
-    return "/".join(option.names)
+    return "/".join(option.kafkas_names)
