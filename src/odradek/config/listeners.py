@@ -116,6 +116,13 @@ def reaches_other_hosts(host: str) -> bool:
         return host.lower() != "localhost"
 
 
+def is_exposed(listener: str) -> bool:
+    """Whether `PROTOCOL://host:port` has no TLS and accepts connections from other hosts."""
+    protocol, _, address = listener.partition("://")
+    host = address.rpartition(":")[0].strip("[]")
+    return protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and reaches_other_hosts(host)
+
+
 def parse_connection_limits(text: str) -> dict[str, int]:
     """`max.connections.per.ip.overrides`: `host:count`, separated by commas.
 

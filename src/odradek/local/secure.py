@@ -112,7 +112,7 @@ def announced(directory: ClusterDirectory, brokers: int) -> list[str]:
         (
             f"this cluster was in the clear; from now on its {brokers} "
             f"broker{'s' * (brokers > 1)} accept{'s' * (brokers == 1)} only encrypted connections "
-            "(SASL_SSL, on the same ports) of users with a password"
+            "(SASL_SSL) of users with a password"
         ),
         (
             "its clients need a file of clients/ and permissions (odradek allow); topics, records, "

@@ -4,6 +4,7 @@ import pytest
 
 from odradek.broker.exposed import exposed
 from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import is_exposed
 
 
 def addresses(listeners, *ports, **options):
@@ -38,6 +39,16 @@ def test_only_the_loopback_interface_is_closed_to_other_hosts(host, is_exposed):
 )
 def test_only_listeners_without_tls_are_in_the_clear(protocol, is_exposed):
     assert bool(addresses(f"{protocol}://0.0.0.0:9092")) == is_exposed
+
+
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [("PLAINTEXT://10.0.0.7:9092", True), ("SASL_PLAINTEXT://[fe80::1]:1", True),
+     ("PLAINTEXT://127.0.0.1:9092", False), ("PLAINTEXT://[::1]:1", False),
+     ("PLAINTEXT://localhost:1", False), ("SASL_SSL://10.0.0.7:9092", False)],
+)  # fmt: skip
+def test_odradek_up_warns_by_the_addresses_that_brokers_report(listener, expected):
+    assert is_exposed(listener) == expected
 
 
 def test_a_warning_has_one_line_with_the_bound_port_and_what_to_do():

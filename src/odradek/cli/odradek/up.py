@@ -15,6 +15,7 @@ import click
 from odradek.cli.near_names import check_broker_options
 from odradek.cli.odradek.local import DEFAULT_DIR, dir_option, say
 from odradek.cli.odradek.status_screen import watch_live
+from odradek.config.listeners import is_exposed
 from odradek.config.properties import parse_overrides
 from odradek.local.client_files import ADMIN, APPLICATION, ClientFiles
 from odradek.local.directory import ClusterDirectory
@@ -76,6 +77,12 @@ def up(  # noqa: PLR0913  one argument for each option
         say(f"broker {broker['id']} serves {', '.join(broker['listeners'])} (pid {broker['pid']})")
     if report["http"]:
         say(f"metrics at {report['http']}/metrics")
+    listeners = [each for broker in report["brokers"] for each in broker["listeners"]]
+    if any(map(is_exposed, listeners)):
+        say(
+            "warning: other hosts reach these brokers, and nothing is encrypted: odradek down and "
+            "odradek up --secure, or --host 127.0.0.1 (docs/security.md)"
+        )
     directory = ClusterDirectory(path)
     if directory.is_secured:
         for line in _how_to_connect(path, report["bootstrap"], is_new=secure):
