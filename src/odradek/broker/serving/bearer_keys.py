@@ -5,17 +5,21 @@ A broker does not start without keys. While it runs it reads them again every
 that it does not have. If that fails it tries again, with pauses that double from
 `...retry.backoff.ms` to `...retry.backoff.max.ms`, and uses the keys that it has.
 
-Keys are read in a thread. Tokens are verified in the worker's.
+Keys are read in a thread of their own, which does not delay the end of the process. Tokens are
+verified in the worker's.
 """
 
 import asyncio
 import logging
 import pathlib
 import ssl
-import urllib.error
+import threading
 import urllib.request
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http.client import HTTPException
 from typing import Any, Final, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 from odradek.model.clock import Clock
@@ -26,7 +30,8 @@ from odradek.security.sasl.oauthbearer import BearerToken, TokenRefused
 log = logging.getLogger(__name__)
 EARLY_MS: Final = 60_000  # between two readings because of unknown keys
 _BYTES_MAX: Final = 1 << 20
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0  # without a byte
+_TOTAL_S: Final = 30.0
 
 
 class KeysError(OdradekError):
@@ -147,8 +152,55 @@ def read_url(url: str) -> str:
                 f"{url}: must be a file: or https: URL, because whoever can change the keys on "
                 "their way can log in as everybody"
             )
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except HTTPError as error:
+        error.close()  # it keeps the connection
+        raise KeysError(f"{url}: {error}") from None
+    except (OSError, ValueError, HTTPException) as error:
         raise KeysError(f"{url}: {error}") from None
     if len(data) > _BYTES_MAX:
         raise KeysError(f"{url}: more than {_BYTES_MAX} bytes")
     return data.decode(errors="replace")
+
+
+class ThreadReader:
+    """Reads URLs in a thread, one at a time."""
+
+    def __init__(self, read: Callable[[str], str] = read_url, *, total_s: float = _TOTAL_S) -> None:
+        self._read = read
+        self._total_s = total_s
+        self._is_reading = False
+
+    async def __call__(self, url: str) -> str:
+        """The text at a URL.
+
+        Raises:
+            KeysError: it cannot be read, or not in time.
+        """
+        if self._is_reading:
+            raise KeysError(f"{url}: the former attempt has not ended")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[str | KeysError] = loop.create_future()
+
+        def end(outcome: str | KeysError) -> None:
+            self._is_reading = False
+            if not future.done():
+                future.set_result(outcome)
+
+        def work() -> None:
+            try:
+                outcome: str | KeysError = self._read(url)
+            except KeysError as error:
+                outcome = error
+            with suppress(RuntimeError):  # the loop is closed: the broker has stopped
+                loop.call_soon_threadsafe(end, outcome)
+
+        self._is_reading = True
+        threading.Thread(target=work, name="keys", daemon=True).start()
+        try:
+            async with asyncio.timeout(self._total_s):
+                outcome = await future
+        except TimeoutError:
+            raise KeysError(f"{url}: not read within {self._total_s:g} s") from None
+        if isinstance(outcome, KeysError):
+            raise outcome
+        return outcome

@@ -4,12 +4,11 @@ Without keys there is no listener: a broker that accepted tokens which it cannot
 every name (CVE-2026-33557).
 """
 
-import asyncio
 import logging
 from functools import partial
 from typing import Final
 
-from odradek.broker.serving.bearer_keys import BearerKeys, KeysError, KeySource, read_url
+from odradek.broker.serving.bearer_keys import BearerKeys, KeysError, KeySource, ThreadReader
 from odradek.broker.serving.tasks import Tasks
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
@@ -55,7 +54,7 @@ async def bearer_validator(
         rules,
         clock=world.clock,
         loop=world.loop,
-        read=_read_in_thread,
+        read=ThreadReader(),
     )
     try:
         await keys.load()
@@ -63,10 +62,6 @@ async def bearer_validator(
         raise StartupError(f"listener {listener}: {_URL}: {error}") from None
     tasks.start(keys.run(), "keys of bearer tokens")
     return keys
-
-
-async def _read_in_thread(url: str) -> str:
-    return await asyncio.to_thread(read_url, url)
 
 
 def _source(config: BrokerConfig, listener: str, url: str) -> KeySource:

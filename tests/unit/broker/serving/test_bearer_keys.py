@@ -1,6 +1,7 @@
 """The keys of bearer tokens: read at the start, and again while the broker runs."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
@@ -19,6 +20,7 @@ from odradek.broker.serving.bearer_keys import (
     BearerKeys,
     KeysError,
     KeySource,
+    ThreadReader,
     read_url,
 )
 from odradek.security.sasl.bearer_tokens import ClaimRules
@@ -209,6 +211,41 @@ def https(tmp_path, monkeypatch):
 
 def test_an_https_url(https):
     assert read_url(f"{https}/jwks") == jwks("one")
+
+
+def test_reading_in_a_thread(https):
+    async def story():
+        read = ThreadReader()
+        assert await read(f"{https}/jwks") == jwks("one")
+        with pytest.raises(KeysError, match="302"):
+            await read(f"{https}/elsewhere")
+
+    asyncio.run(story())
+
+
+def test_a_server_that_does_not_answer_delays_neither_the_broker_nor_its_end():
+    answers = threading.Event()
+
+    def slowly(url):
+        assert threading.current_thread().daemon
+        answers.wait()
+        return "keys"
+
+    async def story():
+        read = ThreadReader(slowly, total_s=0.05)
+        with pytest.raises(KeysError, match=r"u: not read within 0.05 s"):
+            await read("u")
+        with pytest.raises(KeysError, match="u: the former attempt has not ended"):
+            await read("u")
+        answers.set()
+        read_again = None
+        while read_again is None:
+            with contextlib.suppress(KeysError):
+                read_again = await read("u")
+            await asyncio.sleep(0)
+        assert read_again == "keys"
+
+    asyncio.run(story())
 
 
 def test_a_redirection_is_not_followed(https):
