@@ -8,7 +8,7 @@ A directory is secure if its brokers listen with SASL_SSL and it has a CA; whate
 in it keeps it so, and replaces certificates that expire soon. The brokers authenticate each other
 with SCRAM, as the user `broker`: it needs no second listener, and Apache Kafka's brokers can do it
 with the same options. Credentials are written into the coordination store before the first broker
-runs, because a broker that cannot authenticate could not be told of them.
+runs, because without them the brokers cannot connect to each other.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _LISTENER: Final = f"listener.name.{SECURE.lower()}."
 _JAAS: Final = f"{_LISTENER}{MECHANISM.lower()}.sasl.jaas.config"
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
-# Options that a user has set who made the cluster secure, or its listeners, in another way.
+# Options of a cluster that was made secure, or got its listeners, in another way.
 _BY_HAND: Final = (
     "authorizer.class.name", "inter.broker.listener.name", "listener.", "sasl.",
     "security.inter.broker.protocol", "ssl.", "super.users",
@@ -97,7 +97,7 @@ def changes_of(directory: ClusterDirectory, brokers: int) -> dict[int, dict[str,
     login = held or SaslUser(BROKER, new_password())
     changes = {i: secure_options(directory, i, login) for i in range(brokers)}
     for broker_id in range(brokers):
-        changes[broker_id]["odradek.http.host"] = LOOPBACK  # it authenticates nobody
+        changes[broker_id]["odradek.http.host"] = LOOPBACK  # it has no authentication
         advertised = properties_of(directory, broker_id).get("advertised.listeners")
         if advertised is not None:
             changes[broker_id]["advertised.listeners"] = _secured(advertised)
@@ -178,8 +178,8 @@ def write_secure_options(
     config = config_of(directory, 0)
     if changes and config.zookeeper_connect and not config.zookeeper_set_acl:
         say(
-            f"whoever reaches ZooKeeper at {config.zookeeper_connect} can change users and ACLs: "
-            "docs/operations.md, How do I secure the connection to ZooKeeper?"
+            f"every client that reaches ZooKeeper at {config.zookeeper_connect} can change users "
+            "and ACLs: docs/operations.md, How do I secure the connection to ZooKeeper?"
         )
     asyncio.run(_write_users(directory))
 
