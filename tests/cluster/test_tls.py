@@ -117,11 +117,13 @@ def test_a_broker_whose_certificate_is_refused_says_why(make_broker, tmp_path, a
     good = server_options(authority, authority.issue(HOST))
     wrong = server_options(authority, authority.issue("elsewhere.example.org", name="wrong"))
     wrong["ssl.endpoint.identification.algorithm"] = ""
-    make_broker({"broker.id": 1, **shared, **good}, name="one").start()
+    controller = make_broker({"broker.id": 1, **shared, **good}, name="one").start()
     make_broker({"broker.id": 2, **shared, **wrong}, name="two").start()
     first = make_broker({"broker.id": 3, **shared, **good}, name="three").start()
     log_of_the_controller = tmp_path / "one" / "broker.log"
     wait_for(lambda: "IP address mismatch" in log_of_the_controller.read_text())
+    reports = wait_for(lambda: state(controller)["refusals"])
+    assert "the broker's certificate is refused" in reports[0]["what"]
     assert first.is_up
 
 

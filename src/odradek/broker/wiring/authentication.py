@@ -156,24 +156,26 @@ def connector_of(
     """What connects this broker to others, with the security protocol of their listener."""
     first = config()
     protocol = protocol_between_brokers(first)
+    client_id = f"broker-{first.broker_id}"
+
+    def refused(host: str, what: str) -> None:
+        incidents.refused(what, host=host, client_id=client_id, software="unknown unknown")
+
     network: Connector = world.network
     if protocol in ENCRYPTED:
         network = TlsConnector(
-            world.network, partial(tls.client_context, first.inter_broker_listener)
+            world.network, partial(tls.client_context, first.inter_broker_listener), refused
         )
     if not uses_sasl(protocol):
         return network
     from odradek.broker.cluster.sasl_connector import SaslConnector  # noqa: PLC0415 - with ssl
 
-    client_id = f"broker-{first.broker_id}"
     return SaslConnector(
         network,
         lambda: broker_login(config()),
         worker=world.worker or LoopWorker(world.loop),
         monotonic_ms=world.clock.monotonic_ms,
-        refused=lambda host, what: incidents.refused(
-            what, host=host, client_id=client_id, software="unknown unknown"
-        ),
+        refused=refused,
         client_id=client_id,
     )
 

@@ -16,8 +16,16 @@ _LOGGED_MAX: Final = 1_000
 class TlsConnector:
     """Connects to other brokers with TLS. A problem of an address is logged once while it lasts."""
 
-    def __init__(self, connector: Connector, context: Callable[[], ssl.SSLContext]) -> None:
-        """`context` is called for each connection, so that it may change."""
+    def __init__(
+        self,
+        connector: Connector,
+        context: Callable[[], ssl.SSLContext],
+        refused: Callable[[str, str], None] = lambda _host, _what: None,
+    ) -> None:
+        """`context` is called for each connection, so that it may change. `refused` is called with
+        a host and what happened, each time that a handshake fails.
+        """
+        self._refused = refused
         self._connector = connector
         self._context = context
         self._scratch = Scratch()
@@ -61,6 +69,7 @@ class TlsConnector:
         return transport.inner
 
     def _log(self, host: str, port: int, problem: str) -> None:
+        self._refused(host, f"no connection to the broker at {host}:{port}: {problem}")
         if self._logged.get((host, port)) != problem:
             if len(self._logged) >= _LOGGED_MAX:
                 self._logged.clear()
