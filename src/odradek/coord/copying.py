@@ -1,15 +1,35 @@
 """Copies a cluster's metadata from one coordination store to another.
 
 From the embedded store to ZooKeeper, when a cluster outgrows its machine or is to be run by Apache
-Kafka, and back. Sessions and ephemeral nodes are not copied.
+Kafka, and back. Sessions and ephemeral nodes are not copied, nor are notifications of changes:
+
+1. The ACLs change 13 times; brokers delete old notifications, and `acl_changes_0000000012` is left.
+2. It is copied. The new store numbers by the children that the parent has had there: the next
+notification is 1. 3. A broker has started with 12 as the last one that it has handled, so it
+ignores the next 12 changes: an ACL that is deleted there stays in force.
 """
 
+from typing import Final
+
 from odradek.coord import layout
+from odradek.coord.layout_config import CONFIG_CHANGES
+from odradek.coord.layout_security import ACL_CHANGES, EXTENDED_ACL_CHANGES, TOKEN_CHANGES
 from odradek.coord.store import Create, MultiError, NodeExistsError, SetData, Store
 from odradek.model.errors import OdradekError
 
 _AT_ONCE = 200
 _ZOOKEEPERS_OWN = "/zookeeper"
+# What is below them was for brokers that ran: a broker that starts reads everything.
+_NOTIFICATIONS: Final = frozenset(
+    {
+        ACL_CHANGES,
+        EXTENDED_ACL_CHANGES,
+        TOKEN_CHANGES,
+        CONFIG_CHANGES,
+        layout.ISR_CHANGES,
+        layout.LOG_DIR_EVENTS,
+    }
+)
 
 
 class CopyError(OdradekError):
@@ -17,7 +37,7 @@ class CopyError(OdradekError):
 
 
 async def copy_nodes(source: Store, target: Store) -> int:
-    """Copy every persistent node. Returns the number of them.
+    """Copy every persistent node that is no notification. Returns the number of them.
 
     A node that exists in the target already must have the same data: so an interrupted copy can be
     started again, and two clusters cannot be mixed.
@@ -58,7 +78,7 @@ async def _require_no_brokers(store: Store, which: str) -> None:
 
 
 async def _persistent(source: Store) -> dict[str, bytes | None]:
-    """Every node that is not ephemeral, parents before children."""
+    """Every node that is neither ephemeral nor a notification, parents before children."""
     nodes: dict[str, bytes | None] = {}
     level = ["/"]
     while level:
@@ -70,7 +90,8 @@ async def _persistent(source: Store) -> dict[str, bytes | None]:
         for path, found in zip(below, await source.get_many(below), strict=True):
             if found is not None and not found[1].ephemeral_owner and path != _ZOOKEEPERS_OWN:
                 nodes[path] = found[0]
-                level.append(path)
+                if path not in _NOTIFICATIONS:
+                    level.append(path)
     return nodes
 
 
