@@ -7,6 +7,8 @@ leader epoch       of each partition: only a newer one changes the leader. The s
 topic id           a request for another topic of the same name is refused
 """
 
+from collections.abc import Container, Mapping
+
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import EPOCH_DURING_DELETE
 
@@ -21,11 +23,31 @@ def refuse_request(
     was never registered (own broker epoch -1) refuses everything: it is for an earlier
     registration.
     """
-    if controller_epoch < newest_controller_epoch:
-        return ErrorCode.STALE_CONTROLLER_EPOCH
     if own_broker_epoch < 0 or -1 < broker_epoch < own_broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
+    if controller_epoch < newest_controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.NONE
+
+
+def is_registered(
+    follower_id: int,
+    broker_epoch: int,
+    *,
+    announced: Container[int],
+    registered: Mapping[int, int],
+) -> bool:
+    """Whether a fetch with this replica id can be that of a broker (CVE-2018-1288).
+
+    `announced` are the brokers in the controller's metadata, `registered` the broker epochs of
+    those whose registration this broker has read from the store. A broker epoch of -1 comes from a
+    version of Fetch without it. A higher one than the known is of a registration that has not been
+    read yet: the controller compares it before the follower joins the ISR (KIP-903).
+    """
+    known = registered.get(follower_id)
+    if known is None:
+        return follower_id in announced
+    return broker_epoch < 0 or broker_epoch >= known
 
 
 def refuse_role(

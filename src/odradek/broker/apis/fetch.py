@@ -9,7 +9,8 @@ Behaviour:
     * Consumers read up to the high watermark, or up to the last stable offset with the list of
       aborted transactions; followers up to the end of the log.
     * A follower's fetch acknowledges everything below its offset. Only clients with CLUSTER_ACTION
-      may fetch as followers (CVE-2018-1288).
+      may fetch as followers, and only with the id of a registered broker and with its broker epoch,
+      if they send one (CVE-2018-1288).
     * Records beyond the first MiB are read from the log while the response is sent. A fetch
       behind other requests of its connection is handled when these are answered.
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
@@ -20,9 +21,10 @@ Versions:
 """
 
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, divergence
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -48,6 +50,7 @@ from odradek.replica.fetch_session import (
 )
 from odradek.replica.leader import LeaderReplica
 from odradek.replica.throttle import ReplicationQuota
+from odradek.replica.transitions import is_registered
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, sliced_decoder
 from odradek.wire.header import RequestHeader
@@ -74,14 +77,18 @@ class FetchApi:
         randomness: random.Random,
         monotonic_ms: Callable[[], MonotonicMs],
         throttle: Callable[[Connection, int], None],
-        knows_topic_id: Callable[[bytes], bool],
+        metadata: MetadataCache,
+        broker_epochs: Callable[[], Mapping[int, int]],
         session_slots: int,
         fetch_bytes_max: int,
         nearest: Callable[[LeaderReplica, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
         turns: Turns,
     ) -> None:
-        """`nearest` selects replicas by rack (KIP-392); None: consumers read from the leader."""
+        """`nearest` selects replicas by rack (KIP-392); None: consumers read from the leader.
+
+        `broker_epochs` are those of the registered brokers, as far as they have been read.
+        """
         self.nearest = nearest
         self._throttle_replicas = throttle_replicas
         self.sessions = FetchSessionCache(slots=session_slots)
@@ -93,7 +100,8 @@ class FetchApi:
         self._random = randomness
         self.monotonic_ms = monotonic_ms
         self._throttle = throttle
-        self._knows_topic_id = knows_topic_id
+        self._metadata = metadata
+        self._broker_epochs = broker_epochs
         self._turns = turns
 
     def handle(
@@ -220,7 +228,14 @@ class FetchApi:
         if follower_id >= 0:
             state = request.replica_state
             epoch = state.replica_epoch if state is not None else -1
-            self._acknowledged(fetcher, named, follower_id, epoch, monotonic_ms)
+            fetcher.is_registered = is_registered(
+                follower_id,
+                epoch,
+                announced=self._metadata.brokers,
+                registered=self._broker_epochs(),
+            )
+            if fetcher.is_registered:
+                self._acknowledged(fetcher, named, follower_id, epoch, monotonic_ms)
 
     def _acknowledged(
         self,
@@ -263,7 +278,7 @@ class FetchApi:
             return self._replicas.find(topic, index)
         name = self._replicas.topic_name(topic)
         if name is None:
-            known = self._knows_topic_id(topic)
+            known = self._metadata.topic_by_id(topic)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_ID
         return self._replicas.find(name, index)
 

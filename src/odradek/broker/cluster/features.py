@@ -93,6 +93,7 @@ class FeatureShell:
         self._known = asyncio.Event()
         self.present = LOWEST
         self.all_are_ours = False  # every registered broker is an Odradek broker
+        self.broker_epochs: Mapping[int, int] = {}  # of the brokers that are registered
 
     @property
     def is_known(self) -> bool:
@@ -160,6 +161,7 @@ class FeatureShell:
         await self._store.children(layout.ODRADEK_BROKERS, self._watch)
         for _ in range(LOOKS):
             before = await self._registered()
+            self.broker_epochs = {id_: each.broker_epoch for id_, each in before.items()}
             marks = await self._marks(before)
             if is_one_picture(before, await self._registered()):
                 return all_are_ours(before, marks)

@@ -51,6 +51,7 @@ class Fetcher(FetchSession):
         "_purgatory",
         "follower_epoch",
         "follower_id",
+        "is_registered",
         "waiting",
     )
 
@@ -71,6 +72,7 @@ class Fetcher(FetchSession):
         )
         self.follower_id = follower_id
         self.follower_epoch = -1  # the broker epoch of its latest fetch
+        self.is_registered = True  # whether the follower of its latest fetch is
         self.waiting: Waiting | None = None
         self._find = find
         self._purgatory = purgatory
@@ -261,8 +263,13 @@ class Reading:
             return partition.error
         error = partition.check_epoch(wanted.current_leader_epoch)
         follower_id, leader = self._fetcher.follower_id, partition.leader
-        if error is ErrorCode.NONE and follower_id >= 0 and leader is not None:
-            error = _refuse_non_replica(leader, wanted, follower_id)
+        if (
+            error is ErrorCode.NONE
+            and follower_id >= 0
+            and leader is not None
+            and not (self._fetcher.is_registered and follower_id in leader.followers)
+        ):
+            error = _refusal_of_non_replica(wanted)
         return error or partition
 
     def _read(self, wanted: SessionPartition) -> PartitionData | None:
@@ -388,12 +395,8 @@ class Reading:
         return moved or cut
 
 
-def _refuse_non_replica(
-    leader: LeaderReplica, wanted: SessionPartition, follower_id: int
-) -> ErrorCode:
-    """Refuse a broker that is not a replica, or not yet in this leader's state."""
-    if follower_id in leader.followers:
-        return ErrorCode.NONE
+def _refusal_of_non_replica(wanted: SessionPartition) -> ErrorCode:
+    """The error for a broker that is no registered replica, or not yet in this leader's state."""
     if wanted.current_leader_epoch < 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_LEADER_EPOCH  # the follower retries
