@@ -11,7 +11,18 @@ from typing import Any, Final, NamedTuple
 from odradek.model.clock import WallMs
 
 REFUSALS_MAX: Final = 64
+REFUSALS_OF_A_CLIENT_MAX: Final = 8
 _TEXT_MAX: Final = 200
+
+
+class Lacks(NamedTuple):
+    """The permission that a client lacks: names as in an ACL."""
+
+    principal: str
+    operation: str
+    resource_type: str
+    name: str
+    is_denied: bool  # by an ACL; otherwise no ACL allows it
 
 
 class Client(NamedTuple):
@@ -21,6 +32,7 @@ class Client(NamedTuple):
     host: str
     client_id: str
     software: str
+    lacks: Lacks | None = None
 
 
 @dataclass(slots=True)
@@ -43,18 +55,46 @@ class Incidents:
         # Of each log directory: since when its disk is full to this percentage or more.
         self.full_since: dict[str, dict[int, WallMs]] = {}
 
-    def refused(self, what: str, *, host: str, client_id: str | None, software: str) -> None:
-        """Record a refused request. Above the limit, the refusal that is oldest is dropped."""
-        client = Client(what[:_TEXT_MAX], host, (client_id or "")[:_TEXT_MAX], software[:_TEXT_MAX])
+    def refused(
+        self,
+        what: str,
+        *,
+        host: str,
+        client_id: str | None,
+        software: str,
+        lacks: Lacks | None = None,
+    ) -> None:
+        """Record a refused request. Above the limits, the refusal that is oldest is dropped.
+
+        The limit of one client leaves room for those of others: it may be refused for each of a
+        thousand topics.
+        """
+        client = Client(
+            what[:_TEXT_MAX],
+            host,
+            (client_id or "")[:_TEXT_MAX],
+            software[:_TEXT_MAX],
+            lacks and lacks._replace(name=lacks.name[:_TEXT_MAX]),
+        )
         wall_ms = self._wall_ms()
         known = self.refusals.pop(client, None)
         if known is None:
             known = Count(wall_ms, wall_ms)
-            if len(self.refusals) >= REFUSALS_MAX:
-                del self.refusals[next(iter(self.refusals))]
+            self._make_room(client)
         else:
             known.last_ms, known.count = wall_ms, known.count + 1
         self.refusals[client] = known
+
+    def _make_room(self, client: Client) -> None:
+        own = [
+            kept
+            for kept in self.refusals
+            if (kept.host, kept.client_id) == (client.host, client.client_id)
+        ]
+        if len(own) >= REFUSALS_OF_A_CLIENT_MAX:
+            del self.refusals[own[0]]
+        elif len(self.refusals) >= REFUSALS_MAX:
+            del self.refusals[next(iter(self.refusals))]
 
     def directory_failed(self, path: str, why: str) -> None:
         """Record that a log directory is offline from now on."""
@@ -74,6 +114,12 @@ class Incidents:
     def as_json(self) -> list[Mapping[str, Any]]:
         """The refusals, the newest first."""
         return [
-            {**client._asdict(), "count": c.count, "first_ms": c.first_ms, "last_ms": c.last_ms}
+            {
+                **client._asdict(),
+                "lacks": client.lacks._asdict() if client.lacks else None,
+                "count": c.count,
+                "first_ms": c.first_ms,
+                "last_ms": c.last_ms,
+            }
             for client, c in reversed(self.refusals.items())
         ]

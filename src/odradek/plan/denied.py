@@ -6,7 +6,7 @@ in the brokers (`odradek.security.acls`).
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import odradek.client.admin.security as rights
 from odradek.client.admin.security import Acl
@@ -73,6 +73,36 @@ def hidden_in(configs: Sequence[ConfigEntry]) -> list[str]:
         for config in configs
         if config.name in _HIDDEN and config.value is None
     ]
+
+
+class Lacking(NamedTuple):
+    """What a refused client lacks, and what to do about it."""
+
+    what: str
+    advice: str
+
+
+def lacking(refusal: Mapping[str, Any], caller: Caller) -> Lacking | None:
+    """What a client lacks that a broker reports as refused; None if it lacks no permission."""
+    lacks = refusal.get("lacks")
+    if lacks is None:
+        return None
+    kind = next(k for k in ResourceType if words(k) == lacks["resource_type"])
+    operation = OPERATIONS[lacks["operation"].lower()]
+    resource = ResourcePattern(kind, lacks["name"])
+    principal, host = lacks["principal"], refusal["host"]
+    what = (
+        f"{refusal['what']}: {principal} may not {words(operation)} on {described(resource)}, "
+        f"because {'an ACL denies it' if lacks['is_denied'] else 'no ACL allows it'}"
+    )
+    if lacks["is_denied"]:
+        arguments = ["--principal", principal, "--host", host, "--operation", words(operation)]
+        arguments += _named(resource)
+        where = caller.options or f" --bootstrap-server {caller.bootstrap}"
+        asked = f"odradek why denied{where} {shlex.join(arguments)}"
+        return Lacking(what, f"{asked} names the ACL and the command that removes it")
+    allow = AclEntry(principal, WILDCARD, operation, allowed=True)
+    return Lacking(what, acl_command(Binding(resource, allow), caller, "add"))
 
 
 def bindings_of(acls: Sequence[Acl]) -> list[Binding]:
@@ -194,9 +224,13 @@ def acls_command(
         arguments += [f"--{verb}-host", entry.host]
     for each in entries:
         arguments += ["--operation", words(each.operation)]
-    arguments.append(_FLAGS[pattern.resource_type])
-    if pattern.resource_type is not ResourceType.CLUSTER:
-        arguments.append(pattern.name)
+    arguments += _named(pattern)
     if pattern.prefixed:
         arguments += ["--resource-pattern-type", "prefixed"]
     return caller.kafka("kafka-acls", shlex.join(arguments))
+
+
+def _named(pattern: ResourcePattern) -> list[str]:
+    """A resource as an argument of `kafka-acls` and `odradek why denied`."""
+    flag = _FLAGS[pattern.resource_type]
+    return [flag] if pattern.resource_type is ResourceType.CLUSTER else [flag, pattern.name]

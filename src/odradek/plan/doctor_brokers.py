@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from odradek.plan.commands import brokers, some
+from odradek.plan.denied import lacking
 from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
@@ -279,6 +280,9 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
         for refusal in report["refusals"]:
             what, count = refusal["what"], refusal["count"]
             advice = _advice(what)
+            lacks = lacking(refusal, facts.caller)
+            if lacks is not None:
+                what, advice = lacks.what, f"if it is to be allowed: {lacks.advice}"
             if facts.wall_ms - refusal["last_ms"] > _RECENT_MS:
                 continue
             if what.startswith(_BY_A_BROKER):

@@ -77,8 +77,8 @@ def test_clients_that_were_refused_are_recorded():
 def test_of_many_kinds_of_refusals_the_oldest_are_dropped():
     incidents = Incidents(iter(range(1_000)).__next__)
     for n in range(REFUSALS_MAX + 1):
-        incidents.refused(f"kind {n}", host="h", client_id=None, software="?")
-        incidents.refused("kind 0", host="h", client_id=None, software="?")
+        incidents.refused(f"kind {n}", host=f"h{n}", client_id=None, software="?")
+        incidents.refused("kind 0", host="h0", client_id=None, software="?")
     kinds = {refusal["what"]: refusal["count"] for refusal in incidents.as_json()}
 
     assert len(kinds) == REFUSALS_MAX

@@ -57,7 +57,7 @@ def _topics(transaction: Transaction, session: Session) -> list[TopicData]:
     return [
         TopicData(topic=topic, partitions=[partition.partition for partition in group])
         for topic, group in groupby(sorted(transaction.partitions), key=attrgetter("topic"))
-        if session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        if session.would_allow(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
     ]
 
 

@@ -76,9 +76,13 @@ def _refusal_of(session: Session, request: InitProducerIdRequest) -> ErrorCode:
 
 def _may_be_idempotent(session: Session) -> bool:
     """Whether a client may write to any topic: then it may do so idempotently (KIP-679)."""
-    return session.would_allow(
-        AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
-    ) or session.authorize_any(AclOperation.WRITE, ResourceType.TOPIC)
+    right = (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+    return (
+        session.would_allow(*right)
+        or session.authorize_any(AclOperation.WRITE, ResourceType.TOPIC)
+        # Decided already: it records what the client lacks.
+        or session.authorize(*right)
+    )
 
 
 def _refusal(error: ErrorCode) -> InitProducerIdResponse:

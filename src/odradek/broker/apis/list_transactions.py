@@ -41,7 +41,7 @@ def list_transactions(
             )
             for transaction in listed.transactions
             if _is_wanted(transaction, request, wall_ms)
-            and session.authorize(
+            and session.would_allow(
                 AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
             )
         ],

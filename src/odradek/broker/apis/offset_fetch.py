@@ -100,8 +100,9 @@ def _group(
         for topic, partition in machine.committed_offsets(group_id):
             by_topic.setdefault(topic, []).append(partition)
         asked = list(by_topic.items())
+    may = session.would_allow if everything else session.authorize
     for topic, partitions in asked:
-        if session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+        if may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             answer.topics.append(_topic(machine, group_id, topic, partitions, stable=stable))
         elif not everything:
             answer.topics += _everywhere(

@@ -87,9 +87,10 @@ class TxnMarkersApi:
         self, session: Session, request: WriteTxnMarkersRequest
     ) -> WriteTxnMarkersResponse:
         """Write markers for a client with Cluster Alter or CLUSTER_ACTION."""
-        for operation in (AclOperation.ALTER, AclOperation.CLUSTER_ACTION):
-            if session.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-                return await self.write(request)
+        if session.would_allow(
+            AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME
+        ) or session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return await self.write(request)
         return _refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     async def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:

@@ -9,9 +9,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from odradek.broker.incidents import Incidents, Lacks
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType, words
-from odradek.security.acls import AclDecision, Acls, AclSettings, Requester
+from odradek.security.acls import AclDecision, AclRule, Acls, AclSettings, Requester
 from odradek.wire.api_keys import APIS
 
 AUDIT_LOGGER: Final = "kafka.authorizer.logger"
@@ -23,8 +24,10 @@ audit = logging.getLogger(AUDIT_LOGGER)
 class AclAuthorizer:
     """Kafka's `kafka.security.authorizer.AclAuthorizer`; it denies until it is configured."""
 
-    def __init__(self) -> None:
+    def __init__(self, incidents: Incidents | None = None) -> None:
+        """`incidents` get which client lacks which permission, for `odradek why client`."""
         self.version = 0
+        self._incidents = incidents
         self._settings = AclSettings()
         self._acls = Acls({})
         # Decisions of `authorize_any`, which read every ACL on the resource type.
@@ -82,11 +85,35 @@ class AclAuthorizer:
                 known.allowed.clear()
             known.allowed[what] = allowed
         if is_logged:
+            if not allowed:
+                self._note(session, operation, resource_type, name)
             level = logging.DEBUG if allowed else logging.INFO
             if audit.isEnabledFor(level):
                 resource = f"{words(resource_type)}:LITERAL:{_printable(name)}"
                 _log(level, session, operation, resource, 1, allowed=allowed)
         return allowed
+
+    def _note(
+        self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> None:
+        if self._incidents is None:
+            return
+        client = Requester(session.principal, session.client_host)
+        rule = self.decide(client, operation, resource_type, name).rule
+        api = APIS.get(session.api_key)
+        self._incidents.refused(
+            "a request" if api is None else api.name,
+            host=session.client_host,
+            client_id=session.client_id,
+            software=f"{session.software_name} {session.software_version}",
+            lacks=Lacks(
+                _printable(session.principal),
+                words(operation),
+                words(resource_type),
+                _printable(name),
+                is_denied=rule is AclRule.DENY,
+            ),
+        )
 
     def authorize_any(
         self, session: Session, operation: AclOperation, resource_type: ResourceType

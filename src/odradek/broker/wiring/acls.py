@@ -5,6 +5,7 @@ import logging
 from odradek.broker.admin.acl_changes import AclChanges
 from odradek.broker.admin.acls import AclAdmin
 from odradek.broker.cluster.lifecycle import Lifecycle
+from odradek.broker.incidents import Incidents
 from odradek.broker.serving.acl_authorizer import AclAuthorizer
 from odradek.broker.serving.session import ANONYMOUS
 from odradek.broker.wiring.authentication import (
@@ -21,11 +22,13 @@ from odradek.security.acls import AclSettings, Requester, parse_super_users
 log = logging.getLogger(__name__)
 
 
-def acls_of(config: BrokerConfig, world: World) -> tuple[AclChanges | None, AclAdmin]:
+def acls_of(
+    config: BrokerConfig, world: World, incidents: Incidents
+) -> tuple[AclChanges | None, AclAdmin]:
     """What follows the ACLs (None without an authorizer), and what changes them."""
     if not config.authorizer_class_name:
         return None, AclAdmin(world.store, is_configured=False)
-    changes = AclChanges(world.store, AclAuthorizer(), world.clock)
+    changes = AclChanges(world.store, AclAuthorizer(incidents), world.clock)
     return changes, AclAdmin(world.store, is_configured=True, changed=changes.refresh)
 
 

@@ -288,7 +288,7 @@ class BrokerParts:
             why_not_listen=world.why_not_listen,
             check_tls=self.tls.check,
         )
-        self.acl_changes, self.acls = acls_of(config, world)
+        self.acl_changes, self.acls = acls_of(config, world, self.incidents)
         self.delegation_tokens = delegation_tokens_of(config, world, self.topic_admin)
         self.clients = ClientAdmin(world.store)
         self.controller_requests = ControllerRequests(

@@ -1,4 +1,4 @@
-"""`odradek why topic T | broker N | group G | denied`: the state, since when, why, what to do.
+"""`odradek why topic T | broker N | group G | client C | denied`: the state, and what to do.
 
 The controller reports the current state, and every broker the decisions it made while it was the
 controller, so the history is complete after a change of the controller. Decisions from before a
@@ -18,6 +18,7 @@ from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
 from odradek.cli.odradek.local import admin_file, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
+from odradek.cli.odradek.why_client import explain_client
 from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
@@ -42,7 +43,7 @@ Explain = Callable[[Asked], list[str]]
 
 @click.group
 def why() -> None:
-    """Explain the state of a topic, a broker or a group, or a denied request, and what to do."""
+    """Explain a topic, a broker, a group, a refused client or a denied request: what to do."""
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,6 +107,19 @@ def group(name: str, **where: Any) -> int:
 
 
 @why.command
+@click.argument("client_id", metavar="CLIENT_ID")
+@_options
+def client(client_id: str, **where: Any) -> int:
+    """Explain which requests of the client with this client.id were refused, and what it lacks.
+
+    A permission that it lacks is named with the command that grants it.
+    """
+    return _answer(
+        {"broker": {}}, lambda asked: explain_client(asked, client_id, real_wall_ms()), **where
+    )
+
+
+@why.command
 @click.option("--principal", required=True, metavar="User:NAME", help="Whose request is denied.")
 @click.option(
     "--operation",
@@ -118,6 +132,8 @@ def group(name: str, **where: Any) -> int:
 @click.option("--group", metavar="NAME")
 @click.option("--transactional-id", metavar="ID")
 @click.option("--cluster", "on_cluster", is_flag=True)
+@click.option("--delegation-token", metavar="ID")
+@click.option("--user-principal", metavar="User:NAME")
 @click.option("--command-config", metavar="FILE", help="A file of client properties.")
 @click.option(
     "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Brokers to connect to."
@@ -134,8 +150,8 @@ def denied(
 ) -> int:
     """Explain whether a request is denied: the rule that decides, and what would allow it.
 
-    The resource is one of --topic, --group, --transactional-id and --cluster. Needs Describe and
-    DescribeConfigs on the cluster.
+    The resource is one of --topic, --group, --transactional-id, --cluster, --delegation-token and
+    --user-principal. Needs Describe and DescribeConfigs on the cluster.
     """
     known = OPERATIONS.get(operation.replace("_", "").lower())
     if known is None or known in (AclOperation.UNKNOWN, AclOperation.ANY):
@@ -153,21 +169,24 @@ def denied(
     return with_own_cluster(properties["bootstrap.servers"], properties, work)
 
 
-def _resource(
-    topic: str | None, group: str | None, transactional_id: str | None, *, on_cluster: bool
-) -> ResourcePattern:
+def _resource(*, on_cluster: bool, **names: str | None) -> ResourcePattern:
     named = [
         ResourcePattern(kind, name)
         for kind, name in (
-            (ResourceType.TOPIC, topic),
-            (ResourceType.GROUP, group),
-            (ResourceType.TRANSACTIONAL_ID, transactional_id),
+            (ResourceType.TOPIC, names["topic"]),
+            (ResourceType.GROUP, names["group"]),
+            (ResourceType.TRANSACTIONAL_ID, names["transactional_id"]),
+            (ResourceType.DELEGATION_TOKEN, names["delegation_token"]),
+            (ResourceType.USER, names["user_principal"]),
             (ResourceType.CLUSTER, CLUSTER_NAME if on_cluster else None),
         )
         if name is not None
     ]
     if len(named) != 1:
-        raise click.UsageError("give one of --topic, --group, --transactional-id and --cluster")
+        raise click.UsageError(
+            "give one of --topic, --group, --transactional-id, --cluster, --delegation-token and "
+            "--user-principal"
+        )
     return named[0]
 
 
