@@ -1,41 +1,86 @@
-"""CVE-2018-17196: a produce request bypassed the checks of transactional and idempotent writes."""
+"""CVE-2018-17196: a client wrote records of a transaction without Write on its transactional id."""
 
 import pytest
 from tests.unit.broker.live import play, produce, produced
 
-from odradek.broker.serving.session import AllowAll
 from odradek.model.acl import ResourceType
 from odradek.model.errors import ErrorCode
 
 T0 = ("t", 0)
 
 
-class Only(AllowAll):
-    """Allows everything on these types of resources, and nothing else."""
+class NoTransactions:
+    """Allows everything but on transactional ids."""
 
-    def __init__(self, *types):
-        self.types = types
+    version = 1
 
     def authorize(self, session, operation, resource_type, name, *, is_logged=True):
-        return resource_type in self.types
+        return resource_type is not ResourceType.TRANSACTIONAL_ID
 
 
-@pytest.mark.parametrize(
-    ("authorizer", "error"),
-    [
-        (Only(ResourceType.TOPIC), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (Only(ResourceType.TRANSACTIONAL_ID), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-    ],
-)
-def test_a_transactional_write_needs_both_rights(authorizer, error):
+class NoTopics:
+    """Allows everything but on topics, from here on."""
+
+    version = 2
+
+    def authorize(self, session, operation, resource_type, name, *, is_logged=True):
+        return resource_type is not ResourceType.TOPIC
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+@pytest.mark.parametrize("version", [3, 9, 11])
+def test_records_of_a_transaction_need_write_on_the_id(transactional_id, version):
     async def story(live):
-        await live.topic("t", 1)
-        live.authorizer.chosen = authorizer
+        await live.topic("t")
+        live.authorizer.chosen = NoTransactions()
         batch = live.batch(
             b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
         )
-        response = await live.peer().ask(produce(batch, transactional_id="x"))
-        assert produced(response) == {T0: error}
+        plain = live.batch(b"a")
+        request = produce({T0: plain, ("t", 1): batch}, transactional_id=transactional_id)
+        answer = await live.peer().ask(request, version)
+
+        assert set(produced(answer).values()) == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        assert live.log().leo == 0
+
+    play(story)
+
+
+def test_without_an_authorizer_records_of_a_transaction_need_an_id():
+    async def story(live):
+        await live.topic("t")
+        batch = live.batch(
+            b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        answer = await live.peer().ask(produce(batch))
+
+        assert produced(answer) == {T0: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        assert live.log().leo == 0
+
+    play(story)
+
+
+def test_other_records_need_no_transactional_id():
+    async def story(live):
+        await live.topic("t")
+        live.authorizer.chosen = NoTransactions()
+        answer = await live.peer().ask(produce(live.batch(b"a"), transactional_id="x"))
+
+        assert produced(answer) == {T0: 0}
+
+    play(story)
+
+
+def test_write_on_the_id_is_not_enough():
+    async def story(live):
+        await live.topic("t")
+        live.authorizer.chosen = NoTopics()
+        batch = live.batch(
+            b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        answer = await live.peer().ask(produce(batch, transactional_id="x"))
+
+        assert produced(answer) == {T0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         assert live.log().leo == 0
 
     play(story)

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (45), version 0: partitions get other replicas; none cancels.
 
 Behaviour:
-    * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED.
+    * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each partition as well.
     * Only the controller's broker can: NOT_CONTROLLER elsewhere, for the request as a whole.
     * Each partition succeeds or fails on its own. Success means that the reassignment has begun
       (or is cancelled); ListPartitionReassignments shows what is in progress.
@@ -34,7 +34,7 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Have the controller begin, and answer for each partition."""
     if not session.authorize(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _refused_each(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = [
         (TopicPartition(topic.name, partition.partition_index), partition.replicas)
         for topic in request.topics
@@ -65,6 +65,27 @@ async def alter_partition_reassignments(
                 error_message=refusal.message if refusal else None,
             )
         )
+    return response
+
+
+def _refused_each(
+    request: AlterPartitionReassignmentsRequest, error: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    response = _refused(error)
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=partition.partition_index,
+                    error_code=error,
+                    error_message=error.name,
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
     return response
 
 

@@ -9,7 +9,8 @@ Behaviour:
     * Answered when this broker's metadata has a leader for every partition; topics without are
       REQUEST_TIMED_OUT when the time is up (and are created nevertheless).
     * Configuration, number of partitions, replication factor and id are only in the answer if the
-      client has Topic DescribeConfigs; otherwise TOPIC_AUTHORIZATION_FAILED for these.
+      client has Topic DescribeConfigs; otherwise TOPIC_AUTHORIZATION_FAILED for these, also of
+      a topic that it may not create.
 
 Versions:
     v4  defaults (-1)    v5  flexible; configs in the answer    v7  topic ids in the answer
@@ -55,7 +56,9 @@ async def create_topics(
     return CreateTopicsResponse(
         throttle_time_ms=quota.throttle_ms,
         topics=[
-            results.result(topic.name, refused.get(topic.name) or made[topic.name])
+            results.refused(topic.name, refused[topic.name])
+            if topic.name in refused
+            else results.result(topic.name, made[topic.name])
             for topic in request.topics
         ],
     )
@@ -98,16 +101,27 @@ class _Results:
         self._session = session
         self._shared: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
+    def refused(self, name: str, error: ApiError) -> CreatableTopicResult:
+        """The result of a topic that may not be created, or that is named twice."""
+        result = self.result(name, error)
+        result.topic_config_error_code = self._config_error(name)
+        return result
+
+    def _config_error(self, name: str) -> ErrorCode:
+        allowed = self._session.would_allow(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
     def result(self, name: str, outcome: MadeTopic | ApiError) -> CreatableTopicResult:
         if isinstance(outcome, ApiError):
             return CreatableTopicResult(
                 name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
             )
-        if not self._session.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        config_error = self._config_error(name)
+        if config_error is not ErrorCode.NONE:
             return CreatableTopicResult(
                 name=name,
                 error_message=None,
-                topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                topic_config_error_code=config_error,
                 num_partitions=DEFAULT,
                 replication_factor=DEFAULT,
                 configs=None,

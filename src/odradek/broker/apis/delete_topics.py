@@ -3,8 +3,8 @@
 Behaviour:
     * Only the controller's broker deletes topics: NOT_CONTROLLER elsewhere, for each.
     * delete.topic.enable=false: TOPIC_DELETION_DISABLED (INVALID_REQUEST before v3).
-    * Topic Delete; else TOPIC_AUTHORIZATION_FAILED. By id, a client without Topic Describe gets
-      neither the topic's name nor that it exists: UNKNOWN_TOPIC_ID.
+    * Topic Delete; else TOPIC_AUTHORIZATION_FAILED. By id, a client without Topic Describe does not
+      get the topic's name: an id is no secret, as in Apache Kafka.
     * Name and id both, or neither, for one topic: INVALID_REQUEST.
     * A topic named twice is deleted once, and answered twice.
     * Answered when this broker's metadata does not have the topic any more; REQUEST_TIMED_OUT if it
@@ -102,10 +102,10 @@ def _judge(
 
 def _judge_id(admin: TopicAdmin, session: Session, topic_id: bytes) -> _Asked:
     topic = admin.metadata.topic_by_id(topic_id)
-    if topic is None or not session.authorize(
-        AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name
-    ):
+    if topic is None:
         return _Asked(None, topic_id, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
+    if not session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        return _Asked(None, topic_id, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return _Asked(topic.name, topic_id, _refusal(admin, session, topic.name))
 
 

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (50), version 0: mechanisms and iterations, never secrets.
 
 Behaviour:
-    * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED.
+    * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED, for each user that is named as well.
     * Null, or no user at all: all users with credentials.
     * RESOURCE_NOT_FOUND for a user without; DUPLICATE_RESOURCE for one that is named twice.
 """
@@ -34,7 +34,14 @@ async def describe_user_scram_credentials(
                 response.results.append(await _describe(admin, user, times[user]))
     except ApiError as error:
         return DescribeUserScramCredentialsResponse(
-            error_code=error.code, error_message=error.message
+            error_code=error.code,
+            error_message=error.message,
+            results=[
+                DescribeUserScramCredentialsResult(  # without its name, as from Kafka
+                    error_code=error.code, error_message=error.message
+                )
+                for _ in request.users or ()
+            ],
         )
     return response
 

@@ -56,7 +56,8 @@ async def elect_leaders(
         names = tuple(dict.fromkeys(named))
     if not session.authorize(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return _response(dict.fromkeys(names or (), refusal), refusal)
+        errors = dict.fromkeys(names or (), refusal)
+        return _response(errors, refusal if api_version else ErrorCode.NONE)
     try:
         kind = ElectionKind(request.election_type) if api_version else ElectionKind.PREFERRED
     except ValueError:

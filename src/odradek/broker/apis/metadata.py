@@ -296,11 +296,11 @@ class _Answer:
 
     def by_id(self, topic_id: bytes, operations: bool) -> MetadataResponseTopic:
         topic = self._cache.topic_by_id(topic_id) if topic_id != ZERO_UUID else None
-        if topic is None or not self._session.authorize(
-            AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name
-        ):
-            # A topic that may not be described looks like one that does not exist.
+        if topic is None:
             return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        if not self._session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            # The id is no secret, the name is: as in Apache Kafka.
+            return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
         return _describe(self._cache, self._session, topic, operations)
 
     def by_name(self, name: str, operations: bool) -> MetadataResponseTopic:
@@ -309,17 +309,27 @@ class _Answer:
         topic = self._cache.topic(name)
         if topic is not None:
             return _describe(self._cache, self._session, topic, operations)
-        if topic_name_problem(name) is not None:
-            return _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
-        if not self._may_create:
-            return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-        if not (
+        if self._may_create and not (
             self._session.would_allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
             or self._session.authorize(AclOperation.CREATE, ResourceType.TOPIC, name)
         ):
             return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        missing = _refusal(self._why_missing(name), name=name)
+        missing.is_internal = name in INTERNAL_TOPICS
+        if operations:
+            missing.topic_authorized_operations = authorized_operations(
+                self._session, ResourceType.TOPIC, name
+            )
+        return missing
+
+    def _why_missing(self, name: str) -> ErrorCode:
+        """The error for a topic that does not exist; it is created if that is allowed."""
+        if topic_name_problem(name) is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if not self._may_create:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self.to_make.append(name)
-        return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, name=name)
+        return ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _refusal(
@@ -329,7 +339,6 @@ def _refusal(
         error_code=error,
         name=name,
         topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
         topic_authorized_operations=NOT_ASKED_FOR,
     )
 
@@ -384,7 +393,7 @@ def _partition(
 
 def cluster_operations(session: Session) -> int:
     """The operations on the cluster that this client may do, if it may describe it."""
-    if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not session.would_allow(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(session, ResourceType.CLUSTER, CLUSTER_NAME)
 

@@ -12,6 +12,8 @@ Behaviour:
       `odradek.record.validate`, errors of its sequence in `odradek.log.producer_state`.
     * A duplicate of an idempotent producer is answered with the offset of the first copy. A batch
       after one that was refused temporarily gets the same error (`broker.produce_refusals`).
+    * Records of a transaction need Write on the transactional id of the request, for the request as
+      a whole; without an id they are refused, too (CVE-2018-17196).
     * The first batch of a transaction in a partition is appended when the transaction coordinator
       has confirmed that the partition belongs to it (KIP-890). Until then its bytes are kept;
       later batches are not verified. `transaction.partition.verification.enable`.
@@ -35,6 +37,7 @@ from typing import Any, Final, NamedTuple
 from odradek.broker.coordinators.txn_verification import Errors, Question
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.produce_rights import refuse_produce
 from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Session
@@ -79,6 +82,8 @@ _NONE: Final = ErrorCode.NONE
 _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 _EMPTY: Final = memoryview(b"")
+# A permission that a client lacks is recorded by the authorizer.
+_NOT_NOTED: Final = {"NONE", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 FORMAT_2_SINCE: Final = 3
 # The first versions whose clients know TRANSACTION_ABORTABLE, and let the leader add partitions.
 ABORTABLE_SINCE: Final = 11
@@ -230,9 +235,9 @@ class ProduceApi:
 
     def _note_refusals(self, call: "ProduceCall") -> None:
         for topic, answers in call.topics:
-            codes = {answer.error_code for answer in answers} - {_NONE}
-            for code in sorted(codes):
-                self.refused(call.connection, f"Produce to {topic}: {ErrorCode(code).name}")
+            names = {ErrorCode(answer.error_code).name for answer in answers}
+            for name in sorted(names - _NOT_NOTED):
+                self.refused(call.connection, f"Produce to {topic}: {name}")
 
     def _refusal(self, session: Session, header: RequestHeader, request: Produce) -> ErrorCode:
         """The error for the whole request; NONE if each partition has its own outcome."""
@@ -242,12 +247,7 @@ class ProduceApi:
             return ErrorCode.UNSUPPORTED_VERSION
         if request.acks not in (0, 1, ALL):
             return ErrorCode.INVALID_REQUIRED_ACKS
-        transactional_id = request.transactional_id
-        if transactional_id is not None and not session.authorize(
-            AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        ):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _NONE
+        return refuse_produce(session, request)
 
     def _refuse_all(self, call: "ProduceCall", request: Produce, error: ErrorCode) -> None:
         for name, partitions in request.topics:
@@ -520,9 +520,7 @@ class ProduceApi:
         Raises:
             ApiError: this producer may not write transactions, or has another one.
         """
-        if request.transactional_id is None:
-            # Without a transactional id the right to use it was not checked.
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        assert request.transactional_id is not None  # see `refuse_produce`
         log_of = partition.log
         if log_of is None:
             raise ApiError(partition.error or ErrorCode.KAFKA_STORAGE_ERROR)

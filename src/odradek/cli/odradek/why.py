@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from odradek.cli.connect import properties_of, with_own_cluster
+from odradek.cli.odradek.access.why_client import explain_client
 from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
 from odradek.cli.odradek.local import admin_file, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
-from odradek.cli.odradek.why_client import explain_client
 from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic

@@ -132,7 +132,7 @@ def test_what_may_not_be_described_does_not_show_whether_it_exists():
     assert errors(ask(named("orders", "absent"), authorizer=unauthorized, maker=Maker())) == refused
     assert errors(ask(MetadataRequest(topics=None), authorizer=unauthorized)) == {}
     by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=ID_A)])
-    assert errors(ask(by_id, authorizer=unauthorized)) == {None: "UNKNOWN_TOPIC_ID"}
+    assert errors(ask(by_id, authorizer=unauthorized)) == {None: "TOPIC_AUTHORIZATION_FAILED"}
 
 
 def test_making_a_topic_needs_the_right_to_create():

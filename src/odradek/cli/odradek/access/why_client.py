@@ -31,7 +31,7 @@ def explain_client(asked: Asked, client_id: str, wall_ms: WallMs) -> list[str]:
                 f"since {clock(began_ms, wall_ms)}; the brokers keep the latest refusals"
             )
         ]
-    lines = []
+    lines: list[str] = []
     for _, broker, refusal in sorted(refusals, key=lambda each: (-each[0], each[1])):
         lines += _refusal(broker, refusal, asked, wall_ms)
     return lines
