@@ -1,6 +1,6 @@
 """Each request, in each situation of ACLs, is answered as by a broker of Apache Kafka 3.9.2.
 
-Kafka's answers were recorded by `tests/clients/acl_matrix.py`.
+Kafka's answers were recorded by `tests/clients/support/acl_matrix.py`.
 """
 
 import asyncio

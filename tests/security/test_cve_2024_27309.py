@@ -23,7 +23,6 @@ from odradek.model.acl import (
 from odradek.security.acls import Requester
 from odradek.sim.world.loop import run
 
-
 STORED = {
     "/kafka-acl/Topic/t": b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Deny",'
     b'"operation":"All","host":"*"}]}',

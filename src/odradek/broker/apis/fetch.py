@@ -31,6 +31,7 @@ from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Session
+from odradek.config.broker import BrokerConfig
 from odradek.log.disk import StorageError
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -79,8 +80,7 @@ class FetchApi:
         throttle: Callable[[Connection, int], None],
         metadata: MetadataCache,
         broker_epochs: Callable[[], Mapping[int, int]],
-        session_slots: int,
-        fetch_bytes_max: int,
+        config: BrokerConfig,
         nearest: Callable[[LeaderReplica, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
         turns: Turns,
@@ -91,8 +91,8 @@ class FetchApi:
         """
         self.nearest = nearest
         self._throttle_replicas = throttle_replicas
-        self.sessions = FetchSessionCache(slots=session_slots)
-        self.fetch_bytes_max = fetch_bytes_max
+        self.sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots)
+        self.fetch_bytes_max = config.fetch_max_bytes
         self._replicas = replicas
         self.purgatory = purgatory
         self.quotas = quotas

@@ -520,7 +520,8 @@ class ProduceApi:
         Raises:
             ApiError: this producer may not write transactions, or has another one.
         """
-        assert request.transactional_id is not None  # see `refuse_produce`
+        if request.transactional_id is None:  # `refuse_produce` has refused the request
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         log_of = partition.log
         if log_of is None:
             raise ApiError(partition.error or ErrorCode.KAFKA_STORAGE_ERROR)

@@ -1,4 +1,4 @@
-"""Records the answers of the ACL matrix: `python tests/clients/acl_matrix.py`.
+"""Records the answers of the ACL matrix: `python tests/clients/support/acl_matrix.py`.
 
 It starts Apache Kafka 3.9 with ZooKeeper, with its AclAuthorizer, and a listener on which clients
 authenticate with SASL/PLAIN. It takes a few minutes, and writes `answers.jsonl` in
@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any, Final
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import apache
