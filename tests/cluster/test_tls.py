@@ -329,6 +329,29 @@ def test_librdkafka_writes_and_reads_with_a_certificate(make_broker, authority, 
     assert record.value() == b"x" * 50_000
 
 
+def test_on_a_sasl_ssl_listener_the_client_is_the_user_who_logs_in(make_broker, authority):
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    broker = make_broker({
+        "listeners": f"PLAINTEXT://{HOST}:0,SASL_SSL://{HOST}:0",
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{module} user_alice="secret";',
+        "listener.name.sasl_ssl.ssl.client.auth": "required",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:alice;User:ANONYMOUS",
+        **server_options(authority, authority.issue(HOST)),
+    }).start()  # fmt: skip
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+    own = authority.issue("bob@example.org", name="bob", common_name="bob")
+    mine = properties(authority, broker.ports[1], key=own) | {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{module} username="alice" password="secret";',
+    }
+    play(written(mine, "t", [b"x"]))
+    assert play(read(mine, "t", 1)) == [b"x"]
+
+
 # ------------------------------------------------------------------------------- certificates
 
 
