@@ -8,6 +8,8 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+# The validity of a certificate that has expired, for `Authority.issue`.
+PASSED = {"not_before": PAST - datetime.timedelta(days=1), "not_after": PAST}
 
 
 class Authority:
@@ -37,8 +39,7 @@ class Authority:
 
     def expired(self, *hosts: str, name: str = "expired") -> str:
         """The same with a certificate that has expired."""
-        before = PAST - datetime.timedelta(days=1)
-        return self.issue(*hosts, name=name, not_before=before, not_after=PAST)
+        return self.issue(*hosts, name=name, **PASSED)
 
     def _write(self, name: str, data: bytes) -> str:
         file = self._folder / name

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache
@@ -61,10 +61,11 @@ class OurBroker:
         zookeeper: str | None,
         broker_id: int,
         properties: Mapping[str, str] = {},
+        listeners: Sequence[str] = (),
     ) -> None:
         self.broker_id = broker_id
         self.port = apache.free_port()
-        self.inside = inside(properties)
+        self.inside = [*inside(properties), *listeners]
         self.data = home / "data"
         self.log = home / "broker.log"
         home.mkdir(parents=True)

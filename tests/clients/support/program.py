@@ -2,21 +2,42 @@
 
 import base64
 import json
+import logging
 import pathlib
+import ssl
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 Scenario = Callable[[str, dict[str, Any]], dict[str, Any]]
+SECURITY: dict[str, str] = {}  # how round trips connect; empty: by PLAINTEXT. See rounds.py.
 
 
 def main(client: str, scenarios: dict[str, Scenario]) -> None:
     """Run the scenario that the command line names and print its report."""
-    bootstrap, scenario, file = sys.argv[1:]
+    bootstrap, scenario, file, *more = sys.argv[1:]
     plan = json.loads(pathlib.Path(file).read_text())
+    for each in more:
+        SECURITY.update(json.loads(pathlib.Path(each).read_text()))
+        logging.basicConfig(level=logging.WARNING)  # where the libraries say why they retry
     report = {"client": client, **scenarios[scenario](bootstrap, plan)}
     sys.stdout.write(json.dumps(report) + "\n")
+
+
+def ssl_context() -> ssl.SSLContext | None:
+    """What verifies the broker, and presents the client's certificate if it has one."""
+    if "ca" not in SECURITY:
+        return None
+    context = ssl.create_default_context(cafile=SECURITY["ca"])
+    if "certificate" in SECURITY:
+        context.load_cert_chain(SECURITY["certificate"])
+    return context
+
+
+def token() -> str:
+    """The bearer token of this client."""
+    return pathlib.Path(SECURITY["token"]).read_text()
 
 
 def to_bytes(text: str | None) -> bytes | None:

@@ -5,7 +5,9 @@ partitions. The rounds are defined here once, as JSON, and passed to programs in
 program carries out its plan and reports, this module checks the report. So a program only has to
 use its client library.
 
-    PROGRAM BOOTSTRAP SCENARIO FILE      FILE: the plan, as JSON
+    PROGRAM BOOTSTRAP SCENARIO FILE [SECURITY]
+                                         FILE: the plan, as JSON
+                                         SECURITY: how round trips connect, as JSON
                                          stdout: one JSON line, the report
 
 The plan of scenario `round_trips` is `{"rounds": [round...]}` with a round's fields as in
@@ -15,6 +17,10 @@ The plan of scenario `round_trips` is `{"rounds": [round...]}` with a round's fi
         "sent": [[partition, offset], ...],     in the plan's order; null with acks=0
         "read": [record...],                    as in the plan, and "offset"
         "ends": {"0": end offset, ...}}, ...]}
+
+SECURITY is an object with `protocol`, and what it needs of: `mechanism`, `user`, `password`,
+`token` (a file with a bearer token), `ca` and `certificate` (PEM files: the authority that the
+program trusts; its own key and certificate).
 """
 
 import base64

@@ -9,12 +9,33 @@ from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import headers_in, main, record_out, to_bytes
+from program import SECURITY, headers_in, main, record_out, ssl_context, to_bytes, token
+
+
+class Token(AbstractTokenProvider):
+    async def token(self) -> str:
+        return token()
+
+
+def servers(bootstrap: str) -> dict[str, Any]:
+    """Where and how a client of a round trip connects."""
+    if not SECURITY:
+        return {"bootstrap_servers": bootstrap}
+    return {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": SECURITY["protocol"],
+        "ssl_context": ssl_context(),
+        "sasl_mechanism": SECURITY.get("mechanism", "PLAIN"),
+        "sasl_plain_username": SECURITY.get("user"),
+        "sasl_plain_password": SECURITY.get("password"),
+        "sasl_oauth_token_provider": Token(),
+    }
 
 
 def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -26,7 +47,7 @@ def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
 
 async def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
     topic, partitions = asked["topic"], asked["partitions"]
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = AIOKafkaAdminClient(**servers(bootstrap))
     await admin.start()
     await admin.create_topics([NewTopic(topic, partitions, 1)])
     await admin.close()
@@ -36,7 +57,7 @@ async def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 async def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
+        **servers(bootstrap),
         compression_type=None if asked["codec"] == "none" else asked["codec"],
         acks=asked["acks"] if asked["acks"] == "all" else int(asked["acks"]),
         enable_idempotence=asked["idempotent"],
@@ -63,7 +84,7 @@ async def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None
 
 async def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str, Any]:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none"
+        **servers(bootstrap), enable_auto_commit=False, auto_offset_reset="none"
     )
     await consumer.start()
     assigned = [TopicPartition(topic, p) for p in range(partitions)]

@@ -44,6 +44,7 @@ func main() {
 	bootstrap, scenario := os.Args[1], os.Args[2]
 	text, err := os.ReadFile(os.Args[3])
 	check(err)
+	secure(os.Args[4:])
 	out := map[string]any{"client": "franz-go " + version("github.com/twmb/franz-go")}
 	switch scenario {
 	case "round_trips":
@@ -76,7 +77,7 @@ func roundTrip(bootstrap string, asked round) report {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	seen := report{Topic: asked.Topic, Ends: map[string]int64{}}
-	client, err := kgo.NewClient(append(producerOptions(asked), kgo.SeedBrokers(bootstrap))...)
+	client, err := kgo.NewClient(append(producerOptions(asked), servers(bootstrap)...)...)
 	check(err)
 	defer client.Close()
 	admin := kadm.NewClient(client)
@@ -132,9 +133,8 @@ func consume(ctx context.Context, bootstrap string, asked round) []record {
 	for p := int32(0); p < asked.Partitions; p++ {
 		offsets[p] = kgo.NewOffset().AtStart()
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: offsets}),
-	)
+	consumed := kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: offsets})
+	client, err := kgo.NewClient(append(servers(bootstrap), consumed)...)
 	check(err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

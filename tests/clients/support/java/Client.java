@@ -42,6 +42,7 @@ public class Client {
 
     public static void main(String[] args) throws Exception {
         JsonNode plan = JSON.readTree(new File(args[2]));
+        if (args.length > 3) secure(JSON.readTree(new File(args[3])));
         ObjectNode report = JSON.createObjectNode();
         report.put("client", "java " + AppInfoParser.getVersion());
         switch (args[1]) {
@@ -57,10 +58,52 @@ public class Client {
         System.out.println(JSON.writeValueAsString(report));
     }
 
+    /** How round trips connect; see rounds.py. */
+    static final Map<String, Object> SECURITY = new HashMap<>();
+
+    static Map<String, Object> servers(String bootstrap) {
+        Map<String, Object> config = new HashMap<>(SECURITY);
+        config.put("bootstrap.servers", bootstrap);
+        return config;
+    }
+
+    static void secure(JsonNode asked) {
+        SECURITY.put("security.protocol", asked.get("protocol").asText());
+        if (asked.has("ca")) {
+            SECURITY.put("ssl.truststore.type", "PEM");
+            SECURITY.put("ssl.truststore.location", asked.get("ca").asText());
+        }
+        if (asked.has("certificate")) {
+            SECURITY.put("ssl.keystore.type", "PEM");
+            SECURITY.put("ssl.keystore.location", asked.get("certificate").asText());
+        }
+        if (!asked.has("mechanism")) return;
+        String mechanism = asked.get("mechanism").asText();
+        SECURITY.put("sasl.mechanism", mechanism);
+        String module = "org.apache.kafka.common.security." + switch (mechanism) {
+            case "PLAIN" -> "plain.PlainLoginModule";
+            case "OAUTHBEARER" -> "oauthbearer.OAuthBearerLoginModule";
+            default -> "scram.ScramLoginModule";
+        };
+        if (mechanism.equals("OAUTHBEARER")) {
+            String file = asked.get("token").asText(), url = new File(file).toURI().toString();
+            // Since 3.9.1 a client reads from these places only.
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", file);
+            SECURITY.put("sasl.oauthbearer.token.endpoint.url", url);
+            SECURITY.put("sasl.login.callback.handler.class",
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler");
+            SECURITY.put("sasl.jaas.config", module + " required;");
+        } else {
+            SECURITY.put("sasl.jaas.config", String.format("%s required username=\"%s\" password=\"%s\";",
+                module, asked.get("user").asText(), asked.get("password").asText()));
+        }
+    }
+
     static ObjectNode roundTrip(String bootstrap, JsonNode round) throws Exception {
         String topic = round.get("topic").asText();
         int partitions = round.get("partitions").asInt();
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+        try (Admin admin = Admin.create(servers(bootstrap))) {
             admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
         }
         ObjectNode seen = JSON.createObjectNode().put("topic", topic);
@@ -70,8 +113,7 @@ public class Client {
     }
 
     static void produce(String bootstrap, String topic, JsonNode round, ArrayNode sent) throws Exception {
-        Map<String, Object> config = new HashMap<>();
-        config.put("bootstrap.servers", bootstrap);
+        Map<String, Object> config = servers(bootstrap);
         config.put("compression.type", round.get("codec").asText());
         config.put("acks", round.get("acks").asText());
         config.put("enable.idempotence", round.get("idempotent").asBoolean());
@@ -94,7 +136,8 @@ public class Client {
     }
 
     static void consume(String bootstrap, String topic, int partitions, int count, ObjectNode seen) {
-        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "none");
+        Map<String, Object> config = servers(bootstrap);
+        config.put("auto.offset.reset", "none");
         List<TopicPartition> assigned = new ArrayList<>();
         for (int p = 0; p < partitions; p++) assigned.add(new TopicPartition(topic, p));
         ArrayNode read = seen.putArray("read");

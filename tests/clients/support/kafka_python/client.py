@@ -15,10 +15,32 @@ from kafka.admin import (
     OffsetSpec,
     OffsetTimestamp,
 )
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import headers_in, main, record_out, to_bytes, until
+from program import SECURITY, headers_in, main, record_out, ssl_context, to_bytes, token, until
+
+
+class Token(AbstractTokenProvider):
+    def token(self) -> str:
+        return token()
+
+
+def servers(bootstrap: str) -> dict[str, Any]:
+    """Where and how a client of a round trip connects."""
+    if not SECURITY:
+        return {"bootstrap_servers": bootstrap}
+    return {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": SECURITY["protocol"],
+        "ssl_context": ssl_context(),
+        "sasl_mechanism": SECURITY.get("mechanism"),
+        "sasl_plain_username": SECURITY.get("user"),
+        "sasl_plain_password": SECURITY.get("password"),
+        "sasl_oauth_token_provider": Token(),
+        "bootstrap_timeout_ms": 5000,  # a log-in that is refused is repeated so long
+    }
 
 
 def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +49,7 @@ def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
 
 def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
     topic, partitions = asked["topic"], asked["partitions"]
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**servers(bootstrap))
     admin.create_topics([NewTopic(topic, partitions, 1)])
     admin.close()
     sent = produce(bootstrap, asked)
@@ -36,7 +58,7 @@ def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap,
+        **servers(bootstrap),
         compression_type=None if asked["codec"] == "none" else asked["codec"],
         acks=asked["acks"] if asked["acks"] == "all" else int(asked["acks"]),
         enable_idempotence=asked["idempotent"],
@@ -61,7 +83,7 @@ def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
 
 def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str, Any]:
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none"
+        **servers(bootstrap), enable_auto_commit=False, auto_offset_reset="none"
     )
     assigned = [TopicPartition(topic, p) for p in range(partitions)]
     consumer.assign(assigned)

@@ -34,6 +34,21 @@ function independent(frame) {
   return Buffer.from(frame);
 }
 
+// How round trips connect; see rounds.py.
+function secured({ protocol, mechanism, user, password, token, ca, certificate }) {
+  const read = (file) => file && fs.readFileSync(file, "utf8");
+  const mechanisms = {
+    PLAIN: { mechanism: "plain", username: user, password },
+    "SCRAM-SHA-256": { mechanism: "scram-sha-256", username: user, password },
+    "SCRAM-SHA-512": { mechanism: "scram-sha-512", username: user, password },
+    OAUTHBEARER: { mechanism: "oauthbearer", oauthBearerProvider: async () => ({ value: read(token) }) },
+  };
+  return {
+    ssl: protocol.endsWith("SSL") ? { ca: [read(ca)], cert: read(certificate), key: read(certificate) } : false,
+    sasl: protocol.startsWith("SASL") ? mechanisms[mechanism] : undefined,
+  };
+}
+
 async function roundTrip(kafka, asked) {
   const admin = kafka.admin();
   await admin.connect();
@@ -297,10 +312,15 @@ async function roundTrips(kafka, plan) {
 }
 
 async function main() {
-  const [bootstrap, scenario, file] = process.argv.slice(2);
+  const [bootstrap, scenario, file, security] = process.argv.slice(2);
   const plan = JSON.parse(fs.readFileSync(file));
   await codecs();
-  const kafka = new Kafka({ clientId: "kafkajs", brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
+  const kafka = new Kafka({
+    clientId: "kafkajs",
+    brokers: bootstrap.split(","),
+    logLevel: logLevel.ERROR,
+    ...(security ? secured(JSON.parse(fs.readFileSync(security))) : {}),
+  });
   const scenarios = { round_trips: roundTrips, administer, group, transact };
   const client = `kafkajs ${require("kafkajs/package.json").version}`;
   const report = { client, ...(await scenarios[scenario](kafka, plan)) };

@@ -18,7 +18,28 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import headers_in, main, record_out, to_bytes, until
+from program import SECURITY, headers_in, main, record_out, to_bytes, token, until
+
+
+def servers(bootstrap: str) -> dict[str, Any]:
+    """Where and how a client of a round trip connects."""
+    names = {
+        "protocol": "security.protocol",
+        "mechanism": "sasl.mechanism",
+        "user": "sasl.username",
+        "password": "sasl.password",
+        "ca": "ssl.ca.location",
+    }
+    options: dict[str, Any] = {"bootstrap.servers": bootstrap}
+    options |= {names[name]: value for name, value in SECURITY.items() if name in names}
+    if SECURITY:
+        options["socket.timeout.ms"] = 8000  # creating a topic waits so long for a log-in
+    if "certificate" in SECURITY:
+        # One file has both.
+        options["ssl.certificate.location"] = options["ssl.key.location"] = SECURITY["certificate"]
+    if "token" in SECURITY:
+        options["oauth_cb"] = lambda _: (token(), time.time() + 600)
+    return options
 
 
 def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +48,7 @@ def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
 
 def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
     topic, partitions = asked["topic"], asked["partitions"]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(servers(bootstrap))
     if not asked["there"]:
         for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result(30)
@@ -39,7 +60,7 @@ def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
 def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **servers(bootstrap),
             "compression.codec": asked["codec"],
             "acks": asked["acks"],
             "enable.idempotence": asked["idempotent"],
@@ -74,7 +95,7 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str
     # A group id is required even without joining: assign() and no commits.
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **servers(bootstrap),
             "group.id": "nobody",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 50,  # its partitions join a fetch only when the last is answered

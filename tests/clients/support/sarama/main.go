@@ -43,6 +43,7 @@ func main() {
 	bootstrap, scenario := os.Args[1], os.Args[2]
 	text, err := os.ReadFile(os.Args[3])
 	check(err)
+	security.load(os.Args[4:])
 	out := map[string]any{"client": "sarama " + version("github.com/IBM/sarama")}
 	switch scenario {
 	case "round_trips":
@@ -73,7 +74,10 @@ func main() {
 
 func roundTrip(bootstrap string, asked round) report {
 	seen := report{Topic: asked.Topic, Ends: map[string]int64{}}
-	client, err := sarama.NewClient([]string{bootstrap}, config(asked))
+	c := config(asked)
+	security.apply(c)
+	c.Consumer.Return.Errors = true
+	client, err := sarama.NewClient([]string{bootstrap}, c)
 	check(err)
 	defer client.Close()
 	admin, err := sarama.NewClusterAdminFromClient(client)
@@ -151,6 +155,7 @@ func consume(client sarama.Client, asked round) []record {
 	consumer, err := sarama.NewConsumerFromClient(client)
 	check(err)
 	messages := make(chan *sarama.ConsumerMessage)
+	failures := make(chan *sarama.ConsumerError, asked.Partitions)
 	done := make(chan struct{})
 	for p := int32(0); p < asked.Partitions; p++ {
 		partition, err := consumer.ConsumePartition(asked.Topic, p, sarama.OffsetOldest)
@@ -160,6 +165,14 @@ func consume(client sarama.Client, asked round) []record {
 			for m := range partition.Messages() {
 				select {
 				case messages <- m:
+				case <-done:
+				}
+			}
+		}()
+		go func() {
+			for failure := range partition.Errors() {
+				select {
+				case failures <- failure:
 				case <-done:
 				}
 			}
@@ -176,6 +189,8 @@ func consume(client sarama.Client, asked round) []record {
 				item.Headers = append(item.Headers, [2]any{string(h.Key), h.Value})
 			}
 			read = append(read, item)
+		case failure := <-failures:
+			check(failure)
 		case <-timeout:
 			return read
 		}
