@@ -97,7 +97,7 @@ OURS = {
     # delete horizon because of the second.
     "append time bit": "INVALID_TIMESTAMP",
     "delete horizon bit": "INVALID_RECORD",
-    # Refused by both: Kafka checks the request's transactional id first.
+    # Refused by both; a broker checks the request's transactional id first.
     "transactional without producer id": "INVALID_RECORD",
     "control bit in a transaction": "INVALID_RECORD",
 }

@@ -103,8 +103,12 @@ def test_the_average_is_that_of_a_naive_count(made, windows, limit):
         assert used.throttle_ms(limit, now_ms) == pytest.approx(expected_ms, abs=1)
 
 
-@given(st.integers(100, 100_000), st.lists(st.integers(1, 50_000), min_size=5, max_size=60))
-def test_a_client_that_waits_as_long_as_it_is_throttled_gets_its_limit(limit, sizes):
+@given(st.integers(100, 100_000), st.lists(st.floats(0, 1), min_size=5, max_size=60))
+def test_a_client_that_waits_as_long_as_it_is_throttled_gets_its_limit(limit, shares):
+    """Of larger requests, each worth seconds, it gets more, as in Kafka: while it waits for so
+    long, its samples become obsolete, and it may use the windows' worth at once again.
+    """
+    sizes = [1 + int(share * limit) for share in shares]
     used, now_ms, total = rate(), 0, 0
     for size in sizes:
         used.record(size, now_ms)
