@@ -8,6 +8,13 @@ two on the broker without, and the ratio is to their mean, so that other work on
 both. A request is a Produce of one record of 100 bytes; a large one has 64 KiB of them. The time of
 a processor for each request is less affected by other work than the requests a second are.
 
+Case `transport`: our broker and Apache Kafka's, over SASL_SSL with SCRAM against PLAINTEXT: the
+share of the throughput that is left, and how many times the processor time of the broker grows.
+
+Case `logins`: a storm of a thousand TLS handshakes with SCRAM log-ins, fifty at once: how many a
+second, the broker's processor time for each (with that of another client, which sends one small
+request after the other), and the other client's p99.
+
 One JSON line is appended to bench/results/secure.jsonl, except with --quick.
 """
 
@@ -21,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from kit import ROOT, cases, machine, mixed
+from kit import ROOT, cases, machine, mixed, secured_cases
 from rich.console import Console
 from rich.table import Table
 
@@ -154,10 +161,49 @@ def authorizer(rounds: int, seconds: float, say: Console) -> list[dict[str, Any]
                 broker.end()
 
 
-CASES = {"authorizer": authorizer}
+CASES = {
+    "authorizer": authorizer,
+    "transport": secured_cases.transport,
+    "logins": secured_cases.logins,
+}
 
 
-def table(results: list[dict[str, Any]]) -> Table:
+def table(name: str, results: list[dict[str, Any]]) -> Table:
+    if name == "authorizer":
+        return authorizer_table(results)
+    return transport_table(results) if name == "transport" else logins_table(results)
+
+
+def transport_table(results: list[dict[str, Any]]) -> Table:
+    out = Table("load", "figure", "ours", "Kafka", "ours / Kafka", "no larger loss")
+    for result in results:
+        for figure, label in (("a_second", "throughput left"), ("cpu_us", "broker CPU, times")):
+            ours, theirs = (
+                statistics.median(ratio[figure] for ratio in result["ratios"][name])
+                for name in ("odradek", "kafka")
+            )
+            holds = ours >= theirs if figure == "a_second" else ours <= theirs
+            out.add_row(
+                result["load"], label, f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs:.2f}",
+                "yes" if holds else "NO",
+            )  # fmt: skip
+    return out
+
+
+def logins_table(results: list[dict[str, Any]]) -> Table:
+    out = Table("figure", "ours", "Kafka")
+    (result,) = results
+    for figure in ("logins_per_s", "broker_cpu_ms", "others_p99_ms", "others_max_ms",
+                   "quiet_p99_ms"):  # fmt: skip
+        middle = (
+            statistics.median(each[figure] for each in result["figures"][name])
+            for name in ("odradek", "kafka")
+        )
+        out.add_row(figure, *(f"{value:,.2f}" for value in middle))
+    return out
+
+
+def authorizer_table(results: list[dict[str, Any]]) -> Table:
     out = Table("load", "authorizer", "requests/s", "CPU", "least", "most", f"<= {LOSS_MAX:.0%}")
     for result in results:
         speed = statistics.median(ratio["a_second"] for ratio in result["ratios"])
@@ -185,7 +231,7 @@ def main(*, words: tuple[str, ...], rounds: int, seconds: float, quick: bool) ->
         if words and not any(word in name for word in words):
             continue
         results = case(1 if quick else rounds, 1.0 if quick else seconds, say)
-        say.print(f"{name} (load average before: {before['load_before']})", table(results))
+        say.print(f"{name} (load average before: {before['load_before']})", table(name, results))
         if not quick:
             line = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

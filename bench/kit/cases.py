@@ -65,7 +65,7 @@ def java_produce(
 ) -> Figures:
     _create(target, topic, partitions)
     records = sizes.java_batched_records if options else sizes.java_records
-    return _measured(
+    return measured(
         target, records, partial(_producer_performance, target, topic, records, options)
     )
 
@@ -78,7 +78,7 @@ def native_produce(
     records = sizes.native_records
     arguments = ["produce", target.bootstrap, topic, str(partitions), str(records)]
     arguments += [str(RECORD_BYTES), f"acks={acks}"]
-    return _measured(target, records, partial(_kit, "native", *arguments))
+    return measured(target, records, partial(run_kit, "native", *arguments))
 
 
 def java_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
@@ -94,14 +94,14 @@ def java_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
             raise RuntimeError(f"only {seen['records']} of {records} records came")
         return {"records_per_s": seen["records"] / seen["seconds"]}
 
-    return _measured(target, records, load)
+    return measured(target, records, load)
 
 
 def native_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
     """librdkafka on one partition, with large fetch buffers."""
     records = sizes.native_records
     arguments = ["consume", target.bootstrap, STREAM, "1", str(records), *_QUEUED_MAX]
-    return _measured(target, records, partial(_kit, "native", *arguments))
+    return measured(target, records, partial(run_kit, "native", *arguments))
 
 
 def small_requests(
@@ -110,7 +110,7 @@ def small_requests(
     """One record a request."""
     arguments = [_first(target), topic, str(_replication(target))]
     arguments += [str(connections), str(depth), str(sizes.small_seconds)]
-    figures = _measured(target, None, partial(_kit, "small_requests", *arguments))
+    figures = measured(target, None, partial(run_kit, "small_requests", *arguments))
     figures["broker_us_per_request"] = figures["broker_cpu_s"] / figures["answered"] * 1e6
     return figures
 
@@ -184,7 +184,8 @@ def _producer_performance(
     }
 
 
-def _kit(module: str, *arguments: str) -> Figures:
+def run_kit(module: str, *arguments: str) -> Figures:
+    """Run a load generator of this package in a process of its own. Returns what it reports."""
     command = [sys.executable, "-m", f"kit.{module}", *arguments]
     return dict(json.loads(_output(command, cwd=ROOT / "bench")))
 
@@ -198,7 +199,8 @@ def _output(command: list[str], cwd: pathlib.Path | None = None) -> str:
     return done.stdout
 
 
-def _measured(target: Target, records: int | None, load: Callable[[], Figures]) -> Figures:
+def measured(target: Target, records: int | None, load: Callable[[], Figures]) -> Figures:
+    """The figures of a load, with the processor time of its client and of the brokers."""
     os.sync()
     pids = target.pids()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -4,20 +4,23 @@ One process, one epoll, frames encoded beforehand: about 4 us of Python for each
 that one broker is saturated long before this process. It reports its own processor share all the
 same; above 0.8 its figures measure itself rather than the broker.
 
-    python -m kit.small_requests BOOTSTRAP TOPIC REPLICATION CONNECTIONS DEPTH SECONDS
+    python -m kit.small_requests BOOTSTRAP TOPIC REPLICATION CONNECTIONS DEPTH SECONDS [SECURITY]
 
-With more than one replica it uses acks=all.
+With more than one replica it uses acks=all. SECURITY is for TLS and SCRAM (`kit.secured`); the
+topic then exists, with six partitions on the broker of BOOTSTRAP.
 """
 
 import json
 import resource
 import select
 import socket
+import ssl
 import struct
 import sys
 import time
 from array import array
 from collections import deque
+from collections.abc import Callable
 
 import crc32c
 
@@ -86,8 +89,10 @@ def receive_frame(connection: socket.socket) -> bytes:
 class Connection:
     """One connection with `depth` requests in flight."""
 
-    def __init__(self, address: str, topic: str, partition: int, acks: int, depth: int) -> None:
-        self.socket = raw.connect(address)
+    def __init__(
+        self, connection: socket.socket, topic: str, partition: int, acks: int, depth: int
+    ) -> None:
+        self.socket = connection
         self.frame = request(topic, partition, acks)
         deadline_s = time.monotonic() + WARM_UP_S
         while True:
@@ -106,19 +111,36 @@ class Connection:
         self.socket.sendall(self.frame * depth)
 
 
-def run(
-    address: str, topic: str, replication: int, connections: int, depth: int, seconds: float
-) -> dict[str, float]:
-    """Keep the connections busy for `seconds`. Returns the figures."""
+def connector(address: str, topic: str, replication: int) -> Callable[[int], socket.socket]:
+    """Connects to the leader of a partition of a new topic."""
     raw.create_topic(address, topic, PARTITIONS, replication=replication)
     seen = raw.metadata(address, [topic])
+    return lambda index: raw.connect(seen.brokers[seen.topics[topic].leaders[index]])
+
+
+def secured_connector(address: str, security: dict[str, str]) -> Callable[[int], socket.socket]:
+    """Connects to the only broker, with TLS and a user."""
+    from kit import secured  # noqa: PLC0415 - other loads start without it
+
+    context = secured.context_of(security)
+    return lambda _index: secured.connect(address, security, context)
+
+
+def run(
+    connect: Callable[[int], socket.socket],
+    topic: str,
+    replication: int,
+    connections: int,
+    depth: int,
+    seconds: float,
+) -> dict[str, float]:
+    """Keep the connections busy for `seconds`. Returns the figures."""
     acks = ACKS_ALL if replication > 1 else ACKS_LEADER
     poll = select.epoll()
     by_fd = {}
     for n in range(connections):
         partition = n % PARTITIONS
-        leader = seen.brokers[seen.topics[topic].leaders[partition]]
-        connection = Connection(leader, topic, partition, acks, depth)
+        connection = Connection(connect(partition), topic, partition, acks, depth)
         by_fd[connection.socket.fileno()] = connection
         poll.register(connection.socket.fileno(), select.EPOLLIN)
     first_ns: array[int] = array("q")
@@ -150,7 +172,7 @@ def _serve(
     while now_ns < end_ns:
         for fd, _ in poll.poll(1):
             connection = by_fd[fd]
-            data = connection.socket.recv(65_536)
+            data = _received(connection.socket)
             if not data:
                 raise ConnectionError("the broker closed a connection")
             now_ns = clock()
@@ -171,9 +193,21 @@ def _serve(
     return (now_ns - begun_ns) / 1e9
 
 
+def _received(connection: socket.socket) -> bytes:
+    data = connection.recv(65_536)
+    while isinstance(connection, ssl.SSLSocket) and connection.pending():
+        data += connection.recv(65_536)  # decrypted already: epoll does not report it
+    return data
+
+
 def main() -> None:
-    address, topic, replication, connections, depth, seconds = sys.argv[1:]
-    figures = run(address, topic, int(replication), int(connections), int(depth), float(seconds))
+    address, topic, replication, connections, depth, seconds, *security = sys.argv[1:]
+    connect = (
+        secured_connector(address, json.loads(security[0]))
+        if security
+        else connector(address, topic, int(replication))
+    )
+    figures = run(connect, topic, int(replication), int(connections), int(depth), float(seconds))
     print(json.dumps(figures))
 
 

@@ -62,6 +62,11 @@ class Listeners:
         self.address = self._broker.address
         self._add_users()
 
+    @property
+    def pid(self) -> int:
+        """The process of the broker."""
+        return self._broker.pid
+
     def stop(self) -> None:
         self._broker.stop()
         if self._zookeeper is not None:
