@@ -7,12 +7,12 @@ import apache
 import fetch
 import pytest
 from confluent_kafka import Producer
-from mixed import Load, MixedCluster, until
+from mixed import MixedCluster, until, write_while_killed
 
 pytestmark = pytest.mark.jvm
 
 TOPIC = "mixed"
-PARTITIONS = range(3)
+PARTITIONS = 3
 SCRAM = (
     "org.apache.kafka.common.security.scram.ScramLoginModule required "
     'username="broker" password="broker-secret";'
@@ -66,19 +66,7 @@ def test_leaders_of_either_kind_are_followed_and_replaced(tmp_path: pathlib.Path
     )
     try:
         cluster.create(TOPIC, "1:2:3,2:3:1,3:1:2")
-        in_sync = {partition: {1, 2, 3} for partition in PARTITIONS}
-        cluster.wait_for_isr(TOPIC, in_sync)
-        load = Load(cluster.bootstrap, TOPIC, len(PARTITIONS))
-        load.continues()
-        for number in (1, 2):
-            cluster.brokers[number].kill()
-            until("others lead", lambda n=number: n not in cluster.leaders(TOPIC, len(PARTITIONS)))
-            load.continues()
-            cluster.brokers[number].start()
-            cluster.wait_for_isr(TOPIC, in_sync)
-        load.continues()
-        load.stop()
-        load.must_be_there()
+        write_while_killed(cluster, TOPIC, PARTITIONS, (1, 2))
 
         for server, password in ((1, "first"), (2, "second")):
             bootstrap = ["--bootstrap-server", cluster.brokers[server].address]

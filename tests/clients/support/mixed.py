@@ -362,6 +362,25 @@ class Load:
         consumer.close()
 
 
+def write_while_killed(
+    cluster: MixedCluster, topic: str, partitions: int, numbers: Sequence[int]
+) -> None:
+    """Write while each of these brokers is killed and restarted; all is there in the end."""
+    in_sync = {partition: set(cluster.brokers) for partition in range(partitions)}
+    cluster.wait_for_isr(topic, in_sync)
+    load = Load(cluster.bootstrap, topic, partitions)
+    load.continues()
+    for number in numbers:
+        cluster.brokers[number].kill()
+        until("others lead", lambda n=number: n not in cluster.leaders(topic, partitions))
+        load.continues()
+        cluster.brokers[number].start()
+        cluster.wait_for_isr(topic, in_sync)
+    load.continues()
+    load.stop()
+    load.must_be_there()
+
+
 def _values(consumer: Consumer, end_offset: int) -> Iterator[int]:
     while True:
         for message in consumer.consume(10_000, timeout=1.0):

@@ -16,7 +16,7 @@ Versions:
 
 import asyncio
 from collections.abc import Mapping
-from itertools import groupby, repeat
+from itertools import groupby
 from typing import Final
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -162,11 +162,7 @@ async def _pause(partitions: int) -> None:
 
 
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [
-        partition
-        for topic in topics
-        for partition in map(TopicPartition, repeat(topic.name), topic.partitions)
-    ]
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
 def _results(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:

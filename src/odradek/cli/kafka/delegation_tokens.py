@@ -149,31 +149,29 @@ def _create(flags: Flags) -> _Work:
 
 
 def _renew(flags: Flags) -> _Work:
-    period_ms = _period(flags, "renew-time-period")
-    print(
-        f"Calling renew token operation with hmac :{flags.text('hmac')} , "
-        f"renew-time-period :{period_ms}"
-    )
-    mac = _hmac(flags)
-
-    async def work(cluster: Cluster) -> None:
-        expires_ms = await renew_token(cluster, mac, period_ms)
-        print(f"Completed renew operation. New expiry date : {_date(expires_ms)}")
-
-    return work
+    return _change_end(flags, "renew", "renew-time-period", renew_token)
 
 
 def _expire(flags: Flags) -> _Work:
-    period_ms = _period(flags, "expiry-time-period")
+    return _change_end(flags, "expire", "expiry-time-period", expire_token)
+
+
+def _change_end(
+    flags: Flags,
+    verb: str,
+    option: str,
+    change: Callable[[Cluster, bytes, int], Awaitable[int]],
+) -> _Work:
+    period_ms = _period(flags, option)
     print(
-        f"Calling expire token operation with hmac :{flags.text('hmac')} , "
-        f"expire-time-period :{period_ms}"
+        f"Calling {verb} token operation with hmac :{flags.text('hmac')} , "
+        f"{verb}-time-period :{period_ms}"
     )
     mac = _hmac(flags)
 
     async def work(cluster: Cluster) -> None:
-        expires_ms = await expire_token(cluster, mac, period_ms)
-        print(f"Completed expire operation. New expiry date : {_date(expires_ms)}")
+        expires_ms = await change(cluster, mac, period_ms)
+        print(f"Completed {verb} operation. New expiry date : {_date(expires_ms)}")
 
     return work
 

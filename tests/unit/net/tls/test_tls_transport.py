@@ -116,6 +116,13 @@ class Listener:
                 await self.came.wait()
 
 
+async def serving(authority, **inner):
+    """A listener with a certificate of this authority."""
+    return await Listener(
+        server_tls(options(authority, authority.issue(HOST))).context, **inner
+    ).open()
+
+
 async def connect(listener, context, **inner):
     """Connect, and wait until the server's handshake has ended, too."""
     before = len(listener.established)
@@ -134,9 +141,7 @@ def play(story):
 
 def test_bytes_go_both_ways_and_the_end_reaches_both_sides(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         client = await connect(listener, client_context(options(authority)))
         (server,) = listener.accepted
         client.transport.write(b"request")
@@ -176,9 +181,7 @@ def test_the_enabled_versions_are_used_alone(authority, version):
 
 def test_a_paused_connection_keeps_little_and_then_receives_all(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         client = await connect(listener, client_context(options(authority)))
         (server,) = listener.accepted
         server.transport.pause_reading()
@@ -200,9 +203,7 @@ def test_a_paused_connection_keeps_little_and_then_receives_all(authority):
 
 def test_a_connection_that_pauses_after_each_read_receives_everything(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context, room=1000
-        ).open()
+        listener = await serving(authority, room=1000)
         client = await connect(listener, client_context(options(authority)))
         (server,) = listener.accepted
         keep = server.buffer_updated
@@ -224,9 +225,7 @@ def test_a_connection_that_pauses_after_each_read_receives_everything(authority)
 
 def test_a_peer_that_does_not_read_slows_the_writer_down_and_all_bytes_are_counted(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         client = await connect(listener, client_context(options(authority)))
         (server,) = listener.accepted
         client.transport.pause_reading()
@@ -255,9 +254,7 @@ def test_a_peer_that_does_not_read_slows_the_writer_down_and_all_bytes_are_count
 
 def test_an_aborted_connection_drops_what_is_unsent(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         client = await connect(listener, client_context(options(authority)))
         (server,) = listener.accepted
         client.transport.pause_reading()
@@ -278,9 +275,7 @@ def test_an_aborted_connection_drops_what_is_unsent(authority):
 
 def test_a_client_without_tls_is_closed_with_a_reason(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         reader, writer = await asyncio.open_connection(HOST, listener.port)
         writer.write(b"\0\0\0\x10\0\x12\0\0")
         assert await reader.read() == b""
@@ -296,9 +291,7 @@ def test_a_handshake_that_is_not_completed_ends_after_its_time(authority, monkey
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.05)
 
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         reader, writer = await asyncio.open_connection(HOST, listener.port)
         writer.write(b"\x16\x03\x01")
         assert await reader.read() == b""
@@ -313,9 +306,7 @@ def test_a_handshake_that_is_not_completed_ends_after_its_time(authority, monkey
 
 def test_a_port_check_is_no_failed_handshake(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         _, writer = await asyncio.open_connection(HOST, listener.port)
         await listener.until(lambda: listener.accepted)
         writer.close()
@@ -328,9 +319,7 @@ def test_a_port_check_is_no_failed_handshake(authority):
 
 def test_a_client_that_leaves_during_the_handshake_is_reported(authority):
     async def story():
-        listener = await Listener(
-            server_tls(options(authority, authority.issue(HOST))).context
-        ).open()
+        listener = await serving(authority)
         _, writer = await asyncio.open_connection(HOST, listener.port)
         writer.write(b"\x16\x03\x01\x02")
         await writer.drain()
