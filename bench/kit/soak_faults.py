@@ -1,8 +1,7 @@
 """Faults of three brokers, and of their ZooKeeper, under load.
 
-At most one broker is down at a time, and sometimes two. In each third of the run another broker is
-only paused and never ended, so that one process runs long enough to show whether it grows; in a
-run of less than an hour the first broker is spared all the time.
+At most one broker is down at a time, and sometimes two. One broker at a time is only paused and
+never ended, for at least an hour (`soak_plan`).
 """
 
 import random
@@ -11,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from kit import mixed, raw
+from kit.soak_plan import spared
 
 READY_S = 120.0
-SHORT_S = 3_600.0
 
 
 class Faults:
@@ -54,10 +53,7 @@ class Faults:
         return time.monotonic() - self._begun_s
 
     def _spared(self) -> int:
-        third = min(2, int(3 * self._age_s() / self._duration_s))
-        if self._duration_s < SHORT_S:
-            third = 0
-        return sorted(self._brokers)[third]
+        return spared(sorted(self._brokers), self._age_s(), self._duration_s)
 
     def _victims(self, count: int) -> list[mixed.OurBroker]:
         allowed = [number for number in sorted(self._brokers) if number != self._spared()]

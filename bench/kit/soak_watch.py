@@ -4,6 +4,12 @@ Samples are kept by pid, because a restarted process starts with fresh memory, a
 that ran for most of a period shows growth. The slope is that of a least-squares line through means
 of equal spans; its error is the standard error of such a line's slope. The means are there because
 neighbouring samples are correlated.
+
+The first `WARM_UP_S` of a process are not checked, because memory with a limit is filled in them:
+caches, the state of the clients that come and go, segments before their first roll, and the heap,
+which keeps the free space of the largest peak so far (each restart of another broker is one). Half
+an hour has some thirty faults of a soak. Both slopes are reported, and the memory of every
+`SPAN_S`, so that growth during the warm-up is seen as well.
 """
 
 import math
@@ -14,11 +20,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 INTERVAL_S = 5.0
-WARM_UP_S = 120.0  # caches fill and the first segments are rolled: not a lasting growth
+WARM_UP_S = 1_800.0
+CHECKED_S = 1_200.0  # a shorter time after the warm-up is not checked: one peak makes its slope
+SPAN_S = 600.0
 SPANS = 20
+GROWTH_MAX = {"rss_mib": 16.0, "files": 8.0, "threads": 2.0}  # an hour, beyond twice the error
 
 
 class Sample(NamedTuple):
@@ -35,6 +44,10 @@ class Slope(NamedTuple):
 
     by_hour: float
     error: float
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether the slope is above a limit by more than twice its error."""
+        return self.by_hour - 2 * self.error > limit
 
     def __str__(self) -> str:
         return f"{self.by_hour:+.2f} +- {self.error:.2f}"
@@ -85,15 +98,42 @@ class Process:
         age_s = time.monotonic() - self.begun_s
         self.samples.append(Sample(age_s, rss_mib, files, float(report["Threads"])))
 
-    def slopes(self) -> dict[str, Slope]:
-        """The slope of each column after the warm-up; empty if the process ran too briefly."""
-        kept = [sample for sample in self.samples if sample.age_s >= WARM_UP_S]
+    def slopes(self, begin_s: float, end_s: float = math.inf) -> dict[str, Slope]:
+        """The slope of each column between two ages; empty if there are too few samples."""
+        kept = [sample for sample in self.samples if begin_s <= sample.age_s < end_s]
         if len(kept) < SPANS:
             return {}
         return {
             name: slope_of([(sample.age_s, getattr(sample, name)) for sample in kept])
             for name in Sample._fields[1:]
         }
+
+    def growth(self) -> dict[str, Any]:
+        """The figures of this process; `grows` names each column that grows beyond its limit.
+
+        `grows` is None for a process that did not run long enough to be checked.
+        """
+        age_s = self.samples[-1].age_s
+        spans: dict[int, list[float]] = {}
+        for sample in self.samples:
+            spans.setdefault(int(sample.age_s // SPAN_S), []).append(sample.rss_mib)
+        later = self.slopes(WARM_UP_S)
+        return {
+            "minutes": round(age_s / 60, 1),
+            "rss_mib": round(self.samples[-1].rss_mib, 1),
+            f"rss_mib of each {SPAN_S / 60:g} minutes": [
+                round(statistics.fmean(values), 1) for values in spans.values()
+            ],
+            "an hour, in the warm-up": _texts(self.slopes(0, WARM_UP_S)),
+            "an hour, after it": _texts(later),
+            "grows": [name for name, slope in later.items() if slope.exceeds(GROWTH_MAX[name])]
+            if age_s >= WARM_UP_S + CHECKED_S
+            else None,
+        }
+
+
+def _texts(slopes: Mapping[str, Slope]) -> dict[str, str]:
+    return {name: str(slope) for name, slope in slopes.items()}
 
 
 class Watch:

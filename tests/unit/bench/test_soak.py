@@ -13,7 +13,8 @@ from bench.kit.soak_checks import (
     never_read,
 )
 from bench.kit.soak_pace import Clients, Pace
-from bench.kit.soak_watch import SPANS, slope_of
+from bench.kit.soak_plan import SPARED_S, spared
+from bench.kit.soak_watch import CHECKED_S, SPANS, WARM_UP_S, Process, Sample, slope_of
 
 
 def test_a_lost_a_doubled_and_a_moved_record_are_found():
@@ -59,6 +60,50 @@ def test_a_slope_is_found_in_noise_with_an_error_that_covers_it():
 def test_too_few_points_have_no_slope():
     with pytest.raises(ValueError, match="too few"):
         slope_of([(float(n), 1.0) for n in range(SPANS - 1)])
+
+
+def process(minutes, rss_mib):
+    """A process of this age, with memory as a function of its age in hours."""
+    found = Process("broker 1", 1)
+    for age_s in range(0, minutes * 60, 5):
+        found.samples.append(Sample(float(age_s), rss_mib(age_s / 3600), 40.0, 9.0))
+    return found
+
+
+def test_the_rise_of_a_young_process_is_reported_and_is_no_growth():
+    found = process(70, lambda hours: 70 - 20 * 2 ** (-12 * hours)).growth()
+    assert found["grows"] == []
+    assert found["rss_mib of each 10 minutes"][0] < 60
+    assert found["rss_mib"] > 69
+    assert float(found["an hour, in the warm-up"]["rss_mib"].split()[0]) > 16
+    assert float(found["an hour, after it"]["rss_mib"].split()[0]) < 2
+
+
+def test_growth_after_the_warm_up_is_found_however_flat_it_was_before():
+    found = process(70, lambda hours: 50 + 30 * max(0, hours - WARM_UP_S / 3600)).growth()
+    assert found["grows"] == ["rss_mib"]
+    assert found["an hour, in the warm-up"]["rss_mib"] == "+0.00 +- 0.00"
+
+
+def test_a_process_that_ran_too_briefly_is_reported_as_not_checked():
+    minutes = int(WARM_UP_S + CHECKED_S) // 60
+    assert process(minutes - 1, lambda hours: 50 + 99 * hours).growth()["grows"] is None
+    assert process(minutes + 1, lambda hours: 50 + 99 * hours).growth()["grows"] == ["rss_mib"]
+    assert process(1, lambda hours: 50).growth()["an hour, after it"] == {}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "turns"), [(20, [1]), (75, [1]), (120, [1, 2]), (180, [1, 2, 3]), (600, [1, 2, 3])]
+)
+def test_each_broker_that_is_spared_is_spared_for_an_hour_unless_the_run_is_shorter(minutes, turns):
+    at_each_s = [spared([1, 2, 3], age_s, minutes * 60) for age_s in range(minutes * 60)]
+    assert list(dict.fromkeys(at_each_s)) == turns
+    assert at_each_s == sorted(at_each_s)
+    assert min(at_each_s.count(n) for n in turns) >= min(SPARED_S, minutes * 60)
+
+
+def test_a_fault_after_the_end_of_the_run_spares_the_last_broker():
+    assert spared([1, 2, 3], 10_900, 10_800) == 3
 
 
 def test_a_pace_is_kept_by_a_poll_that_returns_early():
