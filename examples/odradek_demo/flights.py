@@ -30,8 +30,8 @@ from queue import Empty, Queue
 from typing import IO, Any, Final
 
 from odradek.cli.odradek.why import look
-from odradek.cli.odradek.why_sentences import explain_topic
 from odradek.client.cluster import Cluster
+from odradek.explain.sentences import explain_topic
 from odradek.local.directory import ClusterDirectory
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor

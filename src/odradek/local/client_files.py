@@ -222,6 +222,12 @@ class ClientFiles:
             file.unlink(missing_ok=True)
 
 
+def admin_file(path: pathlib.Path) -> str | None:
+    """The properties of the administrator of a secure cluster in this directory."""
+    file = ClientFiles(path / "clients").java(ADMIN)
+    return str(file) if file.is_file() else None
+
+
 def make_private(folder: pathlib.Path) -> None:
     """Make a folder that only its owner can enter; an existing one becomes such a folder."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ from odradek.local.processes import ProcessId
 from odradek.model.errors import OdradekError
 
 FORMAT: Final = 1
+DEFAULT_DIR: Final = "odradek-data"
 LOG_BYTES_MAX: Final = 64 << 20
 LOCK_WAIT_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.02

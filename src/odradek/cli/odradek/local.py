@@ -7,15 +7,14 @@ import json
 import pathlib
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from odradek.local.client_files import ADMIN, ClientFiles
-from odradek.local.directory import ClusterDirectory
+from odradek.local.client_files import admin_file
+from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.supervisor import Supervisor
 
-DEFAULT_DIR: Final = "odradek-data"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -39,12 +38,6 @@ dir_option = _dir_option("The cluster's directory.")
 unless_server_dir_option = _dir_option(
     "The directory of the cluster on this machine, if no server is named."
 )
-
-
-def admin_file(path: pathlib.Path) -> str | None:
-    """The properties of the administrator of a secure cluster in this directory."""
-    file = ClientFiles(path / "clients").java(ADMIN)
-    return str(file) if file.is_file() else None
 
 
 def _verb(name: str, act: Callable[[Supervisor, int], None], text: str) -> click.Command:

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import click
 
 from odradek.cli.near_names import check_broker_options
-from odradek.cli.odradek.local import DEFAULT_DIR, dir_option, say
+from odradek.cli.odradek.local import dir_option, say
 from odradek.cli.odradek.status_screen import watch_live
 from odradek.config.listeners import is_exposed
 from odradek.config.properties import parse_overrides
 from odradek.local.client_files import ADMIN, APPLICATION, ClientFiles
-from odradek.local.directory import ClusterDirectory
+from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 

@@ -9,8 +9,9 @@ import click
 
 from odradek.cli.connect import properties_of
 from odradek.cli.kafka.clients.client_flags import pairs
-from odradek.cli.odradek.local import DEFAULT_DIR, admin_file, say, unless_server_dir_option
-from odradek.local.directory import ClusterDirectory
+from odradek.cli.odradek.local import say, unless_server_dir_option
+from odradek.local.client_files import admin_file
+from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.supervisor import Supervisor
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

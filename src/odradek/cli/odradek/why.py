@@ -15,16 +15,18 @@ from typing import Any
 import click
 
 from odradek.cli.connect import properties_of, with_own_cluster
-from odradek.cli.odradek.access.why_client import explain_client
-from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
-from odradek.cli.odradek.local import admin_file, unless_server_dir_option
+from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
-from odradek.cli.odradek.why_group import explain_group
-from odradek.cli.odradek.why_replicas import explain_replicas
-from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
 from odradek.client.admin.security import ANY, Acl, describe_acls
 from odradek.client.admin.topics import BROKER, describe_configs
 from odradek.client.cluster import Cluster
+from odradek.explain.client import explain_client
+from odradek.explain.collected import picture_of
+from odradek.explain.group import explain_group
+from odradek.explain.replicas import explain_replicas
+from odradek.explain.reports import Asked, Query, ask_cluster, ask_directory
+from odradek.explain.sentences import Picture, explain_broker, explain_topic
+from odradek.local.client_files import admin_file
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError
 from odradek.net.clock import real_wall_ms
@@ -75,7 +77,7 @@ def topic(name: str, partition: int | None, **where: Any) -> int:
     wanted = {"journal": query, "controller": query, "broker": {}, "replicas": query}
 
     def sentences(asked: Asked) -> list[str]:
-        explained = explain_topic(_picture(asked), name, partition)
+        explained = explain_topic(picture_of(asked, real_wall_ms()), name, partition)
         if partition is None:
             return explained
         return [*explain_replicas(asked.by_broker("replicas"), partition), *explained]
@@ -90,7 +92,9 @@ def broker(broker_id: int, **where: Any) -> int:
     """Explain what broker ID leads, and what is wrong with it."""
     query = {"broker": str(broker_id)}
     wanted = {"journal": query, "controller": query, "broker": {}}
-    return _answer(wanted, lambda asked: explain_broker(_picture(asked), broker_id), **where)
+    return _answer(
+        wanted, lambda asked: explain_broker(picture_of(asked, real_wall_ms()), broker_id), **where
+    )
 
 
 @why.command
@@ -208,25 +212,9 @@ async def _denied(cluster: Cluster, asked: DeniedRequest, caller: Caller) -> lis
 
 def look(path: pathlib.Path, query: Query) -> Picture:
     """The reports of the brokers of a local cluster on a topic or a broker."""
-    return _picture(ask_directory(path, {"journal": query, "controller": query, "broker": {}}))
-
-
-def _picture(asked: Asked) -> Picture:
-    # Only a broker that holds a partition of the topic has read its options.
-    isr_min = [
-        replica["isr_min"]
-        for report in asked.by_broker("replicas").values()
-        for replica in report["replicas"]
-        if replica["role"] == "leader"
-    ]
-    return Picture(
-        asked.state,
-        asked.journal,
+    return picture_of(
+        ask_directory(path, {"journal": query, "controller": query, "broker": {}}, say=say),
         real_wall_ms(),
-        asked.caller,
-        {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
-        isr_min[0] if isr_min else 1,
-        sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS),
     )
 
 
@@ -252,7 +240,7 @@ def _answer(
         return 0
 
     if servers is None:
-        return show(ask_directory(path, wanted))
+        return show(ask_directory(path, wanted, say=say))
 
     async def work(cluster: Cluster) -> int:
         caller = Caller(bootstrap=servers, config=command_config or "")

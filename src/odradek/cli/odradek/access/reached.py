@@ -12,13 +12,13 @@ from odradek.broker.admin.acls import ACL_AUTHORIZER, AclAdmin
 from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.kafka.acls import ClusterRights, Rights
 from odradek.cli.kafka.support.acls_zookeeper import StoredRights
-from odradek.cli.odradek.local import admin_file, say, unless_server_dir_option
+from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.cli.odradek.where import bootstrap_of
 from odradek.client.admin.topics import BROKER, describe_configs
 from odradek.client.cluster import Cluster
 from odradek.coord.store import Store
 from odradek.local import store_users
-from odradek.local.client_files import SaslUser
+from odradek.local.client_files import SaslUser, admin_file
 from odradek.local.directory import ClusterDirectory
 from odradek.local.secure import config_of
 from odradek.local.supervisor import Supervisor

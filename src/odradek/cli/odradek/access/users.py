@@ -10,7 +10,7 @@ import click
 import odradek.client.admin.security as rights
 from odradek.cli.connect import properties_of
 from odradek.cli.odradek.access.reached import ReachedCluster, reach, reaching_options
-from odradek.cli.odradek.local import admin_file, say
+from odradek.cli.odradek.local import say
 from odradek.client.admin.security import Acl
 from odradek.local.client_files import (
     ADMIN,
@@ -18,6 +18,7 @@ from odradek.local.client_files import (
     ClientFiles,
     ConnectSettings,
     SaslUser,
+    admin_file,
     check_password,
     check_user,
     login_of,

@@ -10,16 +10,16 @@ import json
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from odradek.cli.odradek import why_log
-from odradek.cli.odradek.local import DEFAULT_DIR, admin_file, say
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
-from odradek.local.directory import ClusterDirectory
+from odradek.explain import log as state_change_log
+from odradek.local.client_files import admin_file
+from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.ends import last_lines
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import OdradekError
@@ -55,7 +55,14 @@ class Asked:
         return {id_: found[name] for id_, found in self.reports.items() if name in found}
 
 
-def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
+def ask_directory(
+    path: pathlib.Path, wanted: Mapping[str, Query], *, say: Callable[[str], None]
+) -> Asked:
+    """The reports of the brokers of a directory; `say` is given what the user should read.
+
+    Raises:
+        LocalError: there is no cluster in the directory.
+    """
     directory = ClusterDirectory(path)
     records = directory.expect().brokers
     report = Supervisor(directory, say=say).status()
@@ -87,7 +94,7 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
     if "journal" in wanted:
         for id_ in records:
             lines = last_lines(directory.log(id_), LOG_BYTES_MAX)
-            logged = why_log.entries(lines, before_ms=begins_ms[id_])
+            logged = state_change_log.entries(lines, before_ms=begins_ms[id_])
             found_in_log = (e for e in logged if _is_asked_for(e, wanted["journal"]))
             asked.journal += ({**entry, "by": id_} for entry in found_in_log)
     _sort(asked)

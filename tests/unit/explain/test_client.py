@@ -7,8 +7,8 @@ from tests.unit.broker.live import play, produce
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.incidents import REFUSALS_OF_A_CLIENT_MAX, Incidents, Lacks
-from odradek.cli.odradek.access.why_client import explain_client
-from odradek.cli.odradek.asked import Asked
+from odradek.explain.client import explain_client
+from odradek.explain.reports import Asked
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType
 from odradek.plan.commands import Caller, clock
 from odradek.plan.denied import lacking

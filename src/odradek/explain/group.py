@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from odradek.cli.odradek.asked import Asked
-from odradek.cli.odradek.why_replicas import ago
 from odradek.client.group.protocol import decode_assignment
+from odradek.explain.replicas import ago
+from odradek.explain.reports import Asked
 from odradek.model.clock import WallMs
 from odradek.model.errors import MalformedRequestError
 from odradek.model.partition import TopicPartition

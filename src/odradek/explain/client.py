@@ -8,7 +8,7 @@ to allow it: kafka-acls --bootstrap-server ... --add --allow-principal User:app 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from odradek.cli.odradek.asked import Asked
+from odradek.explain.reports import Asked
 from odradek.model.clock import WallMs
 from odradek.plan.commands import clock
 from odradek.plan.denied import lacking

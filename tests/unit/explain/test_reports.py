@@ -2,7 +2,7 @@
 
 import asyncio
 
-from odradek.cli.odradek.asked import NOT_OURS, ask_cluster
+from odradek.explain.reports import NOT_OURS, ask_cluster
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.plan.commands import Caller
 

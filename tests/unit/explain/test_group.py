@@ -2,10 +2,10 @@
 
 import pytest
 
-from odradek.cli.odradek.asked import Asked
-from odradek.cli.odradek.why_group import explain_group
-from odradek.cli.odradek.why_replicas import ago, explain_replicas
 from odradek.client.group.protocol import encode_assignment
+from odradek.explain.group import explain_group
+from odradek.explain.replicas import ago, explain_replicas
+from odradek.explain.reports import Asked
 from odradek.model.partition import TopicPartition
 from odradek.plan.commands import Caller, clock
 

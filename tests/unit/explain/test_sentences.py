@@ -6,8 +6,9 @@ from datetime import datetime
 import pytest
 
 from odradek.cli.main import run
-from odradek.cli.odradek import asked, why_log
-from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
+from odradek.explain import log as state_change_log
+from odradek.explain import reports
+from odradek.explain.sentences import Picture, explain_broker, explain_topic
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord, TargetState
 from odradek.local.options import UpOptions, write_options
 from odradek.plan.commands import Caller
@@ -352,7 +353,7 @@ def test_all_brokers_that_run_are_asked_and_their_answers_are_sorted(tmp_path, m
     }
     directory.save(ClusterRecord(up=True, brokers=records))
     running = {"bootstrap": "x:1", "brokers": [{"id": n, "state": "running"} for n in range(3)]}
-    monkeypatch.setattr(asked.Supervisor, "status", lambda _self: running)
+    monkeypatch.setattr(reports.Supervisor, "status", lambda _self: running)
 
     def get(url, name, query):
         if url == "http://2":
@@ -365,7 +366,7 @@ def test_all_brokers_that_run_are_asked_and_their_answers_are_sorted(tmp_path, m
         minute = {"http://0": 5, "http://1": 4}[url]
         return {"entries": [{**GONE, "at_ms": minute}], "begins_ms": 3}
 
-    monkeypatch.setattr(asked, "get_report", get)
+    monkeypatch.setattr(reports, "get_report", get)
     assert run(["why", "broker", "2", "--json", "--dir", str(directory.path)]) == 0
     out = capsys.readouterr()
     lines = json.loads(out.out)
@@ -395,7 +396,7 @@ Traceback (most recent call last): because of nothing
 def test_what_the_journal_has_lost_is_read_in_the_log():
     end = datetime(2026, 5, 4, 10, 1, 30).astimezone()
     lines = LOGGED.replace("\\\n", "").splitlines()
-    found = list(why_log.entries(lines, before_ms=int(end.timestamp() * 1000)))
+    found = list(state_change_log.entries(lines, before_ms=int(end.timestamp() * 1000)))
     assert [(e["verdict"], e["topic"], e["partition"], e["broker"]) for e in found] == [
         ("LEADER_ELECTED", "t-x", 3, None),
         ("BROKER_GONE", None, None, 1),
@@ -427,7 +428,7 @@ def test_the_log_of_a_stopped_broker_is_read_whole_and_of_a_running_one_up_to_it
         "bootstrap": "x:1",
         "brokers": [{"id": 0, "state": "running"}, {"id": 1, "state": "killed"}],
     }
-    monkeypatch.setattr(asked.Supervisor, "status", lambda _self: running)
+    monkeypatch.setattr(reports.Supervisor, "status", lambda _self: running)
     begins_ms = int(datetime(2026, 5, 4, 10, 1, 1).astimezone().timestamp() * 1000)
     answers = {
         "journal": {"entries": [], "begins_ms": begins_ms},
@@ -435,7 +436,7 @@ def test_the_log_of_a_stopped_broker_is_read_whole_and_of_a_running_one_up_to_it
         "broker": {"log_dirs": []},
         "replicas": {"replicas": []},
     }
-    monkeypatch.setattr(asked, "get_report", lambda _url, name, _query: answers[name])
+    monkeypatch.setattr(reports, "get_report", lambda _url, name, _query: answers[name])
     lines = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]
     assert run(lines) == 0
     found = json.loads(capsys.readouterr().out)["journal"]

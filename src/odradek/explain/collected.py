@@ -1,0 +1,101 @@
+"""Makes the values that the sentences and the doctor use from the reports of the brokers."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from odradek.client.admin.state import describe_state
+from odradek.client.cluster import Cluster
+from odradek.explain.reports import NOT_OURS, Asked, Query
+from odradek.explain.sentences import Picture
+from odradek.model.clock import WallMs
+from odradek.model.errors import ApiError
+from odradek.plan.cluster import ClusterPicture
+from odradek.plan.collect import Reported, certificates_of, facts_of
+from odradek.plan.facts import ClusterFacts
+
+# The reports that the doctor uses.
+EXAMINED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}, "controller": {}}
+
+
+def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
+    """The reports as the sentences on topics and brokers use them."""
+    # Only a broker that holds a partition of the topic has read its options.
+    isr_min = [
+        replica["isr_min"]
+        for report in asked.by_broker("replicas").values()
+        for replica in report["replicas"]
+        if replica["role"] == "leader"
+    ]
+    return Picture(
+        asked.state,
+        asked.journal,
+        wall_ms,
+        asked.caller,
+        {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
+        isr_min[0] if isr_min else 1,
+        sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS),
+    )
+
+
+def bound_addresses(asked: Asked) -> dict[int, str]:
+    """The addresses on which the brokers of this machine listen, from their own reports."""
+    return {
+        id_: report["bound"][0].partition("://")[2].replace("0.0.0.0:", "127.0.0.1:")
+        for id_, report in asked.by_broker("broker").items()
+        if report["bound"]
+    }
+
+
+async def seed_address(cluster: Cluster, asked: Asked) -> dict[int, str]:
+    """The broker behind the bootstrap address, if it can be identified, with that address.
+
+    Its report is added to `asked`: at the address that it advertises it may not answer.
+    """
+    connection = await cluster.any_broker()
+    try:
+        report = await describe_state(connection, "broker")
+    except (ApiError, ConnectionError):
+        return {}
+    if report is not None:
+        asked.reports.setdefault(report["broker_id"], {}).setdefault("broker", report)
+        return {report["broker_id"]: connection.name}
+    nodes = await cluster.nodes()
+    return dict.fromkeys(nodes, connection.name) if len(nodes) == 1 else {}
+
+
+async def examined(
+    cluster: Cluster, asked: Asked, answers_at: Mapping[int, str], limits: Mapping[str, Any]
+) -> ClusterFacts:
+    """All facts for the doctor; `limits` are `patience_ms` and `disk_percent`, if not the usual.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer at all.
+    """
+    groups = [g for report in asked.by_broker("groups").values() for g in report["groups"]]
+    reported = Reported(
+        caller=asked.caller,
+        reports=asked.by_broker("broker"),
+        coordinated=groups,
+        journal=asked.journal,
+        answers_at=answers_at,
+        **limits,
+    )
+    facts = await facts_of(cluster, reported)
+    return replace(facts, certificates=await certificates_of(cluster))
+
+
+def without_cluster(asked: Asked) -> ClusterFacts:
+    """The facts that are known if no broker answers: states of processes, and logs."""
+    unreachable = {
+        id_: "no broker answers"
+        for id_, state in asked.caller.local.items()
+        if id_ not in asked.caller.ends
+    }
+    return ClusterFacts(
+        picture=ClusterPicture({}, {}),
+        caller=asked.caller,
+        unreachable=unreachable,
+        journal=asked.journal,
+        wall_ms=WallMs(max((e["at_ms"] for e in asked.journal), default=0)),
+    )
