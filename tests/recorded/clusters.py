@@ -20,6 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster" /
 from brokers import BrokerProcess
 
 from odradek.cli.kafka.tool import run_tool
+from odradek.client.admin.topics import NewTopic, create_topics
+from odradek.client.cluster import Cluster as ClientCluster
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 
@@ -209,8 +211,8 @@ def run_step(  # noqa: C901 - one branch for each word
         wait_until(lambda: _has_members(cluster, words[0]))
     elif verb == "leave":
         cluster.leave(words[0])
-    elif verb in ("settle", "reassigned"):
-        wait_until(lambda: _is_quiet(cluster))
+    elif verb in _CONDITIONS:
+        wait_until(lambda: _CONDITIONS[verb](cluster, *words))
     else:
         _must(cluster, verb, [*_where(), *words])
         if step.startswith("topics --create"):
@@ -230,6 +232,24 @@ def _is_quiet(cluster: Cluster) -> bool:
     lacking = ["--describe", "--under-replicated-partitions"]
     code, out, _ = cluster.run("topics", [*_where(), *lacking])
     return code == 0 and not out and moves == "No partition reassignments found.\n"
+
+
+def _is_creatable(cluster: Cluster, topic: str) -> bool:
+    """Whether a topic of this name may be created: the controller has deleted a former one."""
+
+    async def validate() -> bool:
+        async with await ClientCluster.bootstrap(cluster.translated(FIRST)) as connected:
+            outcomes = await create_topics(connected, [NewTopic(topic)], validate_only=True)
+        return outcomes == {topic: None}
+
+    return asyncio.run(validate())
+
+
+_CONDITIONS: Final[Mapping[str, Callable[..., bool]]] = {
+    "settle": _is_quiet,
+    "reassigned": _is_quiet,
+    "creatable": _is_creatable,
+}
 
 
 def _has_members(cluster: Cluster, group: str) -> bool:

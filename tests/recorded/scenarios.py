@@ -8,6 +8,7 @@ A step that is not a recording is a command of ours (without --bootstrap-server)
     reassigned              the same as settle
     fill TOPIC COUNT        produce records
     settle                  wait until every replica is in sync again
+    creatable TOPIC         wait until the controller has deleted a topic of this name
     described ... TEXT      wait until kafka-configs --describe with these words shows the text
     undescribed ... TEXT    wait until it does not
     join GROUP TOPIC ...    start a member of a group, and wait until it has no lag
