@@ -88,7 +88,15 @@ def iter_records(
     header = read_header(batch)
     if header.record_count == 0:
         return  # compaction may keep the header alone
-    body = records_bytes(batch, header, decompressed_bytes_max)
+    yield from records_in(records_bytes(batch, header, decompressed_bytes_max), header)
+
+
+def records_in(body: bytes, header: BatchHeader) -> Iterator[Record]:
+    """Every record of a batch with this header, from its decompressed records.
+
+    Raises:
+        InvalidRecordError: they are not exactly the header's number of well-formed records.
+    """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     for span in iter_spans(body, header.record_count):

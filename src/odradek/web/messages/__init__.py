@@ -1,0 +1,1 @@
+"""The message finder: searches, live tail, export, and producing one message."""
