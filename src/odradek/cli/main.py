@@ -49,6 +49,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "Explain a topic, broker, group or denied request.",
     ),
     "plan": Command("odradek.cli.odradek.plan", "plan", "Plan partitions, assignments and moves."),
+    "web": Command("odradek.cli.odradek.web", "web", "Serve a page that shows a cluster."),
+    "stories": Command("odradek.cli.odradek.web", "stories", "Serve stories of replication."),
     "doctor": Command(
         "odradek.cli.odradek.doctor", "doctor", "Report what is wrong with a cluster."
     ),

@@ -1,0 +1,200 @@
+"""The web application: its routes, and what they share.
+
+    create_app(source)          a page on a cluster
+    create_app(None)            only the stories
+
+A view is one URL in three forms: a page that is readable without JavaScript, JSON (`Accept:
+application/json`), and a stream of its changes (`Accept: text/event-stream`).
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from odradek import __version__
+from odradek.web.facts.cluster import collect_cluster
+from odradek.web.facts.doctor import collect_diagnosis
+from odradek.web.facts.poller import FactKey, FactKind, Facts, Poller
+from odradek.web.facts.source import Source
+from odradek.web.facts.topic import collect_topic
+from odradek.web.guard import Guard, WriteAccess, token
+from odradek.web.live.hub import Hub, TooManyViewersError
+from odradek.web.now.view import CLUSTER, now_view
+from odradek.web.now.view import KEYS as NOW
+from odradek.web.rendering import STATIC, Rendering, plain, wants_json
+from odradek.web.topics.view import topic_view, topics_view
+
+KINDS: Final[Mapping[str, FactKind]] = {
+    "cluster": FactKind(collect_cluster),
+    # The doctor waits for brokers that do not answer, and observes copies for two seconds.
+    "doctor": FactKind(collect_diagnosis, share_max=0.3),
+    "topic": FactKind(collect_topic, share_max=0.1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """A view that changes by itself: what it needs, and its value."""
+
+    path: str
+    template: str
+    keys: Callable[[Request], tuple[FactKey, ...]]
+    value: Callable[[Facts, Request], object]
+
+    def route(self) -> Route:
+        return Route(self.path, self.answer, methods=["GET"])
+
+    async def answer(self, request: Request) -> Response:
+        state = request.app.state
+        keys = self.keys(request)
+        at_ms = _number(request, "at")
+        if at_ms is not None:
+            facts = state.poller.at(keys, at_ms)
+        elif "text/event-stream" in request.headers.get("accept", ""):
+            return self._stream(request, keys)
+        else:
+            facts = await state.poller.collect(keys)
+        rendered: Response = state.render(request, self.template, self.value(facts, request))
+        return rendered
+
+    def _stream(self, request: Request, keys: tuple[FactKey, ...]) -> Response:
+        state = request.app.state
+
+        def render(facts: Facts) -> str:
+            content: str = state.render.content(request, self.template, self.value(facts, request))
+            return content
+
+        url = f"{request.url.path}?{request.url.query}"
+        last_id = request.headers.get("last-event-id", "")
+        return StreamingResponse(
+            _events(state.hub, url, keys, render, last_id), media_type="text/event-stream"
+        )
+
+
+async def _events(
+    hub: Hub, url: str, keys: tuple[FactKey, ...], render: Callable[[Facts], str], last_id: str
+) -> AsyncIterator[bytes]:
+    try:
+        async for each in hub.events(url, keys, render, last_id):
+            yield each
+    except TooManyViewersError:
+        yield b"event: full\ndata: too many pages are open\n\n"
+
+
+class Section(NamedTuple):
+    """An entry of the navigation; `key` is pressed after g."""
+
+    title: str
+    path: str
+    key: str
+
+
+SECTIONS: Final = (
+    Section("Now", "/", "n"),
+    Section("Topics", "/topics", "t"),
+)
+
+VIEWS: Final = (
+    LiveView("/", "now.html", lambda _request: NOW, lambda facts, _request: now_view(facts)),
+    LiveView(
+        "/topics",
+        "topics.html",
+        lambda _request: (CLUSTER,),
+        lambda facts, _request: topics_view(facts),
+    ),
+    LiveView(
+        "/topics/{topic}",
+        "topic.html",
+        lambda request: (FactKey("topic", request.path_params["topic"]),),
+        lambda facts, request: topic_view(
+            facts, request.path_params["topic"], _number(request, "partition")
+        ),
+    ),
+)
+
+
+def create_app(
+    source: Source | None,
+    *,
+    write_access: WriteAccess | None = None,
+    allowed_hosts: Collection[str] = (),
+    routes: Sequence[BaseRoute] = (),
+) -> Starlette:
+    """The application for a cluster; without one only what needs none."""
+    sections: Sequence[Section] = SECTIONS if source is not None else ()
+
+    def shared(request: Request) -> Mapping[str, object]:
+        return {
+            "sections": sections,
+            "path": request.url.path,
+            "version": __version__,
+            "bootstrap": source.bootstrap if source else "",
+            "can_write": app.state.write_access.is_enabled,
+            "is_local": source is not None and source.directory is not None,
+            "at_ms": _number(request, "at"),
+        }
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if source is None:
+            yield
+            return
+        app.state.poller = Poller(source, KINDS)
+        app.state.hub = Hub(app.state.poller)
+        yield
+        await app.state.poller.close()
+        await source.close()
+
+    static = Mount("/static", _Static(directory=STATIC))
+    views = [view.route() for view in VIEWS] if source is not None else []
+    app = Starlette(
+        routes=[static, Route("/token", token, methods=["POST"]), *views, *routes],
+        middleware=[Middleware(Guard, allowed_hosts=allowed_hosts)],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _refused},
+    )
+    app.state.source = source
+    app.state.write_access = write_access or WriteAccess(is_enabled=False)
+    app.state.render = Rendering(shared)
+    return app
+
+
+class _Static(StaticFiles):
+    """Files whose URL changes with their content."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+async def _refused(request: Request, exception: Exception) -> Response:
+    error = cast("HTTPException", exception)
+    if wants_json(request) or request.method != "GET":
+        return JSONResponse(plain({"error": error.detail}), error.status_code)
+    rendered: Response = request.app.state.render(
+        request,
+        "refused.html",
+        {"status": error.status_code, "why": error.detail},
+        error.status_code,
+    )
+    return rendered
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise HTTPException(400, f"{name}={text!r}, must be a number")
+    return int(text)

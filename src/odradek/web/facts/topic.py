@@ -1,0 +1,300 @@
+"""The replicas of a topic: from the reports of Odradek's brokers, else from what the wire gives.
+
+Apache Kafka's brokers report the high watermark, the log start and the last stable offset
+(ListOffsets), and of each replica its size and how far its LEO is behind or ahead of the high
+watermark (DescribeLogDirs). The leader's LEO is then not known.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from odradek.client.admin.partitions import (
+    PartitionReassignment,
+    describe_log_dirs,
+    list_reassignments,
+)
+from odradek.client.admin.topics import TOPIC, ConfigEntry, describe_configs
+from odradek.client.cluster import Cluster
+from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
+from odradek.explain.collected import picture_of
+from odradek.explain.reports import Asked
+from odradek.explain.sentences import explain_topic
+from odradek.model.clock import WallMs
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
+from odradek.web.facts.source import Source
+from odradek.wire.messages.metadata import MetadataResponsePartition
+
+CONFIG_PERIOD_MS: Final = 10_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """A replica of a partition; None is not known."""
+
+    broker: int
+    rack: str | None = None
+    is_leader: bool = False
+    is_offline: bool = False
+    in_sync: bool = False
+    leo: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    leader_epoch: int | None = None
+    size_bytes: int | None = None
+    caught_up_ms_ago: int | None = None
+    fetched_ms_ago: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """A partition with its replicas, in the order of the assignment."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[ReplicaFacts, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOption:
+    """An option of the topic, and where its value comes from."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDetail:
+    """A topic; `exists` is false if the cluster has none of this name."""
+
+    name: str
+    exists: bool
+    at_ms: int
+    partitions: tuple[PartitionFacts, ...] = ()
+    isr_min: int | None = None
+    options: tuple[TopicOption, ...] = ()
+    options_at_ms: WallMs = WallMs(0)
+    sentences: tuple[str, ...] = ()  # why it is as it is
+    journal: tuple[Mapping[str, Any], ...] = ()
+    is_reported: bool = False  # by Odradek's brokers
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+async def collect_topic(source: Source, name: str, before: TopicDetail | None) -> TopicDetail:
+    """The topic now.
+
+    Raises:
+        OdradekError, ConnectionError: no broker answers.
+    """
+    cluster = await source.cluster()
+    response = await cluster.refresh([name])
+    racks = {broker.node_id: broker.rack for broker in response.brokers}
+    now_ms = real_wall_ms()
+    found = next((topic for topic in response.topics if topic.name == name), None)
+    if found is None or found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return TopicDetail(name=name, exists=False, at_ms=now_ms)
+    query = {"topic": name}
+    asked = await source.ask(
+        {"replicas": query, "controller": query, "journal": query, "broker": {}}
+    )
+    problems: dict[str, str] = {}
+    moves = await _attempt(problems, "moves", list_reassignments(cluster))
+    names = [TopicPartition(name, p.partition_index) for p in found.partitions]
+    sizes, lags = await _log_dirs(cluster, racks, names, problems)
+    reports = asked.by_broker("replicas")
+    if reports:
+        offsets: Mapping[tuple[int, int], Mapping[str, Any]] = _reported(reports)
+    else:
+        offsets = await _listed(cluster, names, found.partitions, lags, problems)
+    if before is None or now_ms - before.options_at_ms > CONFIG_PERIOD_MS:
+        options, options_at_ms = await _options(cluster, name, problems), now_ms
+    else:
+        options, options_at_ms = before.options, before.options_at_ms
+    isr_min = next((o.value for o in options if o.name == "min.insync.replicas"), None)
+    return TopicDetail(
+        name=name,
+        exists=True,
+        at_ms=now_ms,
+        partitions=tuple(
+            _partition(
+                p, offsets, sizes, racks, (moves or {}).get(TopicPartition(name, p.partition_index))
+            )
+            for p in sorted(found.partitions, key=lambda p: p.partition_index)
+        ),
+        isr_min=int(isr_min) if isr_min and isr_min.isdecimal() else None,
+        options=options,
+        options_at_ms=options_at_ms,
+        sentences=_sentences(asked, name),
+        journal=tuple(entry for entry in asked.journal if entry.get("topic") == name),
+        is_reported=bool(reports),
+        problems=problems,
+    )
+
+
+def _sentences(asked: Asked, name: str) -> tuple[str, ...]:
+    if not asked.by_broker("controller"):
+        return ()
+    lines = explain_topic(picture_of(asked, real_wall_ms()), name)
+    return tuple(lines[: lines.index("")] if "" in lines else lines)
+
+
+async def _attempt(problems: dict[str, str], kind: str, asked: Any) -> Any:
+    try:
+        return await asked
+    except (OdradekError, ConnectionError) as error:
+        problems[kind] = str(error)
+        return None
+
+
+async def _log_dirs(
+    cluster: Cluster,
+    brokers: Iterable[int],
+    partitions: list[TopicPartition],
+    problems: dict[str, str],
+) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+    """The size of each replica, and how far its LEO is behind, by partition and broker."""
+    sizes: dict[tuple[int, int], int] = {}
+    lags: dict[tuple[int, int], int] = {}
+
+    async def one(broker: int) -> None:
+        try:
+            async with asyncio.timeout(2.0):
+                directories = await describe_log_dirs(cluster, broker, partitions)
+        except (OdradekError, ConnectionError, TimeoutError) as error:
+            problems[f"log directories of broker {broker}"] = str(error) or "no answer"
+            return
+        for directory in directories:
+            for partition, replica in directory.replicas.items():
+                if not replica.is_future:
+                    sizes[partition.partition, broker] = replica.size_bytes
+                    lags[partition.partition, broker] = replica.offset_lag
+
+    await asyncio.gather(*map(one, brokers))
+    return sizes, lags
+
+
+def _reported(reports: Mapping[int, Any]) -> dict[tuple[int, int], Mapping[str, Any]]:
+    """The offsets of each replica; what a leader has of a follower that does not answer, too."""
+    found: dict[tuple[int, int], Mapping[str, Any]] = {}
+    fetches: dict[tuple[int, int], Mapping[str, Any]] = {}
+    for broker, report in reports.items():
+        for replica in report["replicas"]:
+            number = replica["partition"]
+            found[number, broker] = replica
+            for follower in replica.get("followers", ()):
+                known = follower["fetched_ms_ago"] is not None
+                fetches[number, follower["broker"]] = {
+                    "leo": follower["leo"] if known and follower["leo"] >= 0 else None,
+                    "caught_up_ms_ago": follower["caught_up_ms_ago"] if known else None,
+                    "fetched_ms_ago": follower["fetched_ms_ago"],
+                }
+    return {
+        key: {**fetches.get(key, {}), **found.get(key, {})} for key in found.keys() | fetches.keys()
+    }
+
+
+async def _listed(
+    cluster: Cluster,
+    names: list[TopicPartition],
+    partitions: Iterable[MetadataResponsePartition],
+    lags: Mapping[tuple[int, int], int],
+    problems: dict[str, str],
+) -> dict[tuple[int, int], Mapping[str, Any]]:
+    """The offsets that Apache Kafka's brokers report."""
+    leaders = {p.partition_index: p.leader_id for p in partitions}
+    led = [name for name in names if leaders[name.partition] >= 0]
+    highs, starts, stables = await asyncio.gather(
+        _attempt(problems, "offsets", try_to_list_offsets(cluster, dict.fromkeys(led, LATEST))),
+        _attempt(problems, "offsets", try_to_list_offsets(cluster, dict.fromkeys(led, EARLIEST))),
+        _attempt(
+            problems,
+            "offsets",
+            try_to_list_offsets(cluster, dict.fromkeys(led, LATEST), reads_committed=True),
+        ),
+    )
+    found: dict[tuple[int, int], Mapping[str, Any]] = {}
+    for name in led:
+        leader = leaders[name.partition]
+        high = _offset(highs, name)
+        found[name.partition, leader] = {
+            "high_watermark": high,
+            "log_start_offset": _offset(starts, name),
+            "last_stable_offset": _offset(stables, name),
+        }
+        for (number, broker), lag in lags.items():
+            if number == name.partition and broker != leader and high is not None:
+                # Replicas report max(HW - LEO, 0): with 0 the LEO is the HW or more.
+                found[number, broker] = {"leo": high - lag if lag > 0 else high}
+    return found
+
+
+def _offset(
+    found: Mapping[TopicPartition, ListedOffset | ApiError] | None, name: TopicPartition
+) -> int | None:
+    listed = (found or {}).get(name)
+    return listed.offset if isinstance(listed, ListedOffset) else None
+
+
+async def _options(
+    cluster: Cluster, name: str, problems: dict[str, str]
+) -> tuple[TopicOption, ...]:
+    described = await _attempt(
+        problems, "configuration", describe_configs(cluster, [(TOPIC, name)])
+    )
+    entries: list[ConfigEntry] | ApiError = (described or {}).get((TOPIC, name), [])
+    if isinstance(entries, ApiError):
+        problems["configuration"] = str(entries)
+        return ()
+    return tuple(
+        TopicOption(name=e.name, value=e.value, source=e.source.lower().replace("_", " "))
+        for e in sorted(entries, key=lambda e: e.name)
+    )
+
+
+def _partition(
+    partition: MetadataResponsePartition,
+    offsets: Mapping[tuple[int, int], Mapping[str, Any]],
+    sizes: Mapping[tuple[int, int], int],
+    racks: Mapping[int, str | None],
+    move: PartitionReassignment | None,
+) -> PartitionFacts:
+    number = partition.partition_index
+    replicas = []
+    for broker in partition.replica_nodes:
+        known = offsets.get((number, broker), {})
+        replicas.append(
+            ReplicaFacts(
+                broker=broker,
+                rack=racks.get(broker),
+                is_leader=broker == partition.leader_id,
+                is_offline=broker not in racks or broker in partition.offline_replicas,
+                in_sync=broker in partition.isr_nodes,
+                leo=known.get("leo"),
+                high_watermark=known.get("high_watermark"),
+                last_stable_offset=known.get("last_stable_offset"),
+                log_start_offset=known.get("log_start_offset"),
+                leader_epoch=known.get("leader_epoch"),
+                size_bytes=sizes.get((number, broker)),
+                caught_up_ms_ago=known.get("caught_up_ms_ago"),
+                fetched_ms_ago=known.get("fetched_ms_ago"),
+            )
+        )
+    return PartitionFacts(
+        partition=number,
+        leader=partition.leader_id if partition.leader_id >= 0 else None,
+        leader_epoch=partition.leader_epoch,
+        isr=tuple(partition.isr_nodes),
+        replicas=tuple(replicas),
+        adding=move.adding if move else (),
+        removing=move.removing if move else (),
+    )

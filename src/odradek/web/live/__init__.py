@@ -1,0 +1,1 @@
+"""Pushes the changed parts of a page to everyone who has it open."""

@@ -1,0 +1,1 @@
+"""The first view: what is wrong now, and the brokers."""

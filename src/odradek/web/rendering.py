@@ -1,0 +1,151 @@
+"""One value of a view as HTML, which is readable without JavaScript, and as JSON.
+
+A template marks what changes often:
+
+    {% call live("brokers") %}<section id="brokers">...</section>{% endcall %}
+
+The element must have the name as its id. `odradek.web.live` pushes only the marked parts that have
+changed. Values are escaped by Jinja; styles and scripts are files, because the content security
+policy allows nothing inline.
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+HERE: Final = pathlib.Path(__file__).parent
+STATIC: Final = HERE / "static"
+BEGIN, END = "<!--content-->", "<!--/content-->"  # in base.html
+_LIVE: Final = re.compile(r"<!--live ([^ >]+)-->(.*?)<!--/live-->", re.DOTALL)
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def plain(value: object) -> Any:
+    """A value of dataclasses, named tuples, enums and mappings as JSON has it; no pictures."""
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: plain(each) for name, each in found.items() if not hasattr(each, "__html__")}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(each) for each in value]
+    return str(value) if isinstance(value, pathlib.Path) else value
+
+
+def wants_json(request: Request) -> bool:
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def live_parts(html: str) -> dict[str, str]:
+    """The marked parts of a page by their names, in order."""
+    return {name: body.strip() for name, body in _LIVE.findall(html)}
+
+
+def still_part(html: str) -> str:
+    """The page without its marked parts: if this changes, single parts are not enough."""
+    return _LIVE.sub(r"<!--live \1-->", html)
+
+
+def count(number: float | None) -> str:
+    """A number with thin spaces between thousands; a dash if it is not known."""
+    if number is None:
+        return "–"  # noqa: RUF001 - a dash is meant
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def size(number: float | None) -> str:
+    """Bytes in the largest unit that leaves at least one whole."""
+    if number is None:
+        return "–"  # noqa: RUF001 - a dash is meant
+    for unit in _UNITS:
+        if abs(number) < 1024 or unit == _UNITS[-1]:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    raise AssertionError
+
+
+def duration(ms: float | None) -> str:
+    """A time span in one unit."""
+    if ms is None:
+        return "–"  # noqa: RUF001 - a dash is meant
+    for limit, divisor, unit in ((1_000, 1, "ms"), (120_000, 1e3, "s"), (7.2e6, 6e4, "min"),
+                                 (1.728e8, 3.6e6, "h")):  # fmt: skip
+        if ms < limit:
+            return f"{ms / divisor:.0f} {unit}"
+    return f"{ms / 8.64e7:.0f} d"
+
+
+def clock(at_ms: int | None) -> str:
+    """A moment in local time, to the second."""
+    return "–" if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000).astimezone():%H:%M:%S}"  # noqa: RUF001
+
+
+class Rendering:
+    """Renders templates of one application; `shared` is what every page shows."""
+
+    def __init__(self, shared: Callable[[Request], Mapping[str, object]]) -> None:
+        self._shared = shared
+        self.environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.environment.filters |= {
+            "count": count, "size": size, "duration": duration, "clock": clock,
+        }  # fmt: skip
+        self.environment.globals |= {"live": _marked, "static": static_url}
+
+    def __call__(
+        self, request: Request, template: str, value: object, status: int = 200
+    ) -> Response:
+        """The value as JSON if the client asks for that, else the template's page."""
+        if wants_json(request):
+            return JSONResponse(plain(value), status_code=status)
+        return Response(self.page(request, template, value), status, media_type="text/html")
+
+    def page(self, request: Request, template: str, value: object) -> str:
+        """The template with `view` (the value) and `page` (what every page shows)."""
+        return self.environment.get_template(template).render(
+            view=value, page=self._shared(request), request=request
+        )
+
+    def content(self, request: Request, template: str, value: object) -> str:
+        """Only what is inside of the page's `main` element."""
+        return self.page(request, template, value).partition(BEGIN)[2].partition(END)[0]
+
+
+def _marked(name: str, caller: Callable[[], str]) -> Markup:
+    return Markup("<!--live {}-->{}<!--/live-->").format(name, Markup(caller()))
+
+
+_HASHES: dict[str, str] = {}
+
+
+def static_url(name: str) -> str:
+    """The URL of a file of `static`; it changes with the file, which may be cached for ever."""
+    if name not in _HASHES:
+        _HASHES[name] = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?v={_HASHES[name]}"
+
+
+def event(kind: str, number: str, value: object) -> bytes:
+    """A server-sent event with JSON data."""
+    return f"event: {kind}\nid: {number}\ndata: {json.dumps(value)}\n\n".encode()

@@ -1,0 +1,190 @@
+// Keeps a page up to date, and what a page without scripts cannot do: copying, filtering, keys.
+// Everything that is shown is rendered by the server; this file only puts it into the document.
+
+const store = (name, value) => {
+  try {
+    if (value === undefined) return sessionStorage.getItem(name);
+    sessionStorage.setItem(name, value);
+  } catch { /* a browser may forbid it: then nothing is kept */ }
+  return null;
+};
+
+// ------------------------------------------------------------------------------- live content
+
+const main = document.getElementById("content");
+const link = document.getElementById("link");
+
+// What the user has changed in the document, and the server does not know.
+const callbacks = {
+  beforeAttributeUpdated: (name, node) =>
+    !(name === "open" && node.nodeName === "DETAILS") && !(name === "hidden" && node.dataset.filtered),
+};
+
+const morph = (node, html, style) =>
+  Idiomorph.morph(node, html, { morphStyle: style, ignoreActiveValue: true, callbacks });
+
+const say = (text) => {
+  link.hidden = !text;
+  link.textContent = text;
+};
+
+const listen = () => {
+  const events = new EventSource(document.location.href);
+  events.addEventListener("snapshot", (event) => {
+    say("");
+    morph(main, JSON.parse(event.data), "innerHTML");
+    dress();
+  });
+  events.addEventListener("change", (event) => {
+    say("");
+    for (const [name, html] of Object.entries(JSON.parse(event.data))) {
+      const node = document.getElementById(name);
+      if (node) morph(node, html, "outerHTML");
+    }
+    dress();
+  });
+  events.addEventListener("full", () => {
+    events.close();
+    say("not live: too many pages are open");
+  });
+  events.addEventListener("error", () => say("connection lost, trying again"));
+};
+
+// -------------------------------------------------------------------- what only a script can do
+
+const COLOURS = ["--heat-0", "--heat-1", "--heat-2", "--heat-3", "--heat-4", "--heat-5", "--heat-6"];
+
+const cells = (data) => data.split(";").filter(Boolean).flatMap((group) => {
+  const [level, ranges] = group.split(":");
+  return ranges.split(",").flatMap((range) => {
+    const [first, last] = range.split("-").map(Number);
+    return Array.from({ length: (last ?? first) - first + 1 }, (_, i) => [first + i, Number(level)]);
+  });
+});
+
+// A cell of 8 x 16 pixels for each partition, the worst first; lower cells are the healthy ones.
+const draw = (canvas) => {
+  const found = cells(canvas.dataset.strip);
+  canvas.hidden = false;
+  const columns = Math.max(1, Math.floor(canvas.parentElement.clientWidth / 9));
+  const rows = Math.ceil(found.length / columns);
+  const scale = devicePixelRatio || 1;
+  canvas.width = columns * 9 * scale;
+  canvas.height = rows * 17 * scale;
+  canvas.cells = { found, columns };
+  const context = canvas.getContext("2d");
+  const style = getComputedStyle(canvas);
+  const colours = COLOURS.map((name) => style.getPropertyValue(name));
+  context.scale(scale, scale);
+  found.forEach(([, level], place) => {
+    context.fillStyle = colours[level];
+    // A worse level is also a taller cell, for those who do not see the colours.
+    const height = 4 + 2 * level;
+    context.fillRect((place % columns) * 9, Math.floor(place / columns) * 17 + 16 - height, 8, height);
+  });
+};
+
+const dress = () => {
+  for (const button of document.querySelectorAll("button.copy[hidden]")) button.hidden = false;
+  for (const canvas of document.querySelectorAll("canvas.strip")) {
+    if (canvas.drawn !== canvas.dataset.strip || canvas.hidden) {
+      draw(canvas);
+      canvas.drawn = canvas.dataset.strip;
+    }
+  }
+  for (const input of document.querySelectorAll("input[data-filter]")) filter(input);
+  if (canWrite()) for (const node of document.querySelectorAll("[data-write][hidden]")) node.hidden = false;
+};
+
+const filter = (input) => {
+  const wanted = input.value.toLowerCase();
+  for (const row of document.querySelectorAll(input.dataset.filter)) {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    if (row.hidden) row.dataset.filtered = "yes";
+    else delete row.dataset.filtered;
+  }
+};
+
+document.addEventListener("input", (event) => {
+  if (event.target.matches("input[data-filter]")) filter(event.target);
+});
+
+document.addEventListener("click", async (event) => {
+  const copy = event.target.closest("button.copy");
+  if (copy) {
+    await navigator.clipboard.writeText(copy.dataset.copy);
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+    return;
+  }
+  const canvas = event.target.closest("canvas.strip");
+  if (canvas) {
+    const { found, columns } = canvas.cells;
+    const cell = found[Math.floor(event.offsetY / 17) * columns + Math.floor(event.offsetX / 9)];
+    if (cell) document.location.search = `?partition=${cell[0]}`;
+  }
+});
+
+let afterG = false;
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/") {
+    const input = document.querySelector("input[type=search]");
+    if (input) { input.focus(); event.preventDefault(); }
+  } else if (afterG) {
+    const target = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
+    if (target) target.click();
+  }
+  afterG = event.key === "g";
+});
+
+const theme = document.getElementById("theme");
+const wear = (name) => { if (name) document.documentElement.dataset.theme = name; };
+wear(store("theme"));
+theme.hidden = false;
+theme.addEventListener("click", () => {
+  const isDark = document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  wear(isDark ? "light" : "dark");
+  store("theme", isDark ? "light" : "dark");
+  for (const canvas of document.querySelectorAll("canvas.strip")) draw(canvas);
+});
+addEventListener("resize", () => document.querySelectorAll("canvas.strip").forEach(draw));
+
+// ------------------------------------------------------------------------------------- writing
+
+// The address that is printed at the start ends in #write=CODE; the code is valid once.
+const canWrite = () => Boolean(store("token"));
+
+const exchange = async () => {
+  const code = new URLSearchParams(document.location.hash.slice(1)).get("write");
+  if (!code) return;
+  history.replaceState(null, "", document.location.pathname + document.location.search);
+  const response = await fetch("/token", { method: "POST", body: JSON.stringify({ code }) });
+  const answer = await response.json();
+  if (response.ok) store("token", answer.token);
+  else say(answer.error);
+};
+
+// A form with data-write is sent as JSON with the token; the answer is text in its output element.
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("form[data-write]");
+  if (!form) return;
+  event.preventDefault();
+  const output = form.querySelector("output");
+  const fields = Object.fromEntries(new FormData(form, event.submitter));
+  const response = await fetch(event.submitter?.getAttribute("formaction") ?? form.getAttribute("action"), {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/json", "x-odradek-token": store("token") ?? "" },
+    body: JSON.stringify(fields),
+  });
+  const answer = await response.json();
+  output.textContent = answer.error ?? answer.says ?? JSON.stringify(answer, null, 1);
+  output.classList.toggle("problem", !response.ok);
+  if (answer.open) document.location = answer.open;
+});
+
+await exchange();
+dress();
+if (main.dataset.live !== undefined) listen();

@@ -1,0 +1,1 @@
+"""The topics, and the replicas of one topic on lanes."""

@@ -1,0 +1,189 @@
+"""The list of topics, and one topic: its replicas as lanes, sizes, options, and why. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.web.facts.cluster import ClusterOverview, TopicCounts
+from odradek.web.facts.poller import FactKey, Facts
+from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail, TopicOption
+from odradek.web.lanes.drawing import SvgText, lanes_svg
+from odradek.web.lanes.heat import HeatStrip, PartitionHealth, heat_strip
+from odradek.web.lanes.values import LaneMove, LaneRole, PartitionLanes, ReplicaLane
+from odradek.web.now.view import CLUSTER
+
+LANES_MAX = 50  # partitions drawn as lanes; above, a strip, and the lanes of the worst
+DRAWN = 20  # lanes below a strip
+HISTORY = 50  # decisions shown, the newest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsView:
+    """The topics of the cluster."""
+
+    at_ms: int | None
+    problem: str | None
+    topics: tuple[TopicCounts, ...]
+    internal: tuple[TopicCounts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition that is drawn."""
+
+    lanes: PartitionLanes
+    size_bytes: int | None  # of the leader's replica
+    leader_epoch: int
+    svg: SvgText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """A topic with the partitions that are drawn."""
+
+    name: str
+    exists: bool
+    at_ms: int | None
+    problem: str | None
+    partitions: tuple[PartitionView, ...]
+    count: int
+    strip: HeatStrip | None
+    size_bytes: int | None
+    isr_min: int | None
+    options: tuple[TopicOption, ...]
+    sentences: tuple[str, ...]
+    journal: tuple[Mapping[str, Any], ...]
+    is_reported: bool
+    problems: Mapping[str, str]
+    only: int | None  # the partition that was asked for
+
+
+def topics_view(facts: Facts) -> TopicsView:
+    seen = facts.get(CLUSTER)
+    cluster: ClusterOverview | None = seen.value if seen else None
+    topics = cluster.topics if cluster else ()
+    worst_first = sorted(topics, key=lambda t: (-t.offline, -t.under_replicated, t.name))
+    return TopicsView(
+        at_ms=seen.at_ms if seen else None,
+        problem=seen.problem if seen else None,
+        topics=tuple(topic for topic in worst_first if not topic.is_internal),
+        internal=tuple(topic for topic in worst_first if topic.is_internal),
+    )
+
+
+def topic_view(facts: Facts, name: str, only: int | None = None) -> TopicView:
+    """A topic, or one partition of it."""
+    seen = facts.get(FactKey("topic", name))
+    topic: TopicDetail | None = seen.value if seen else None
+    if topic is None or seen is None:
+        topic = TopicDetail(name=name, exists=seen is None or seen.problem is not None, at_ms=0)
+    healths = {p.partition: _health(p, topic.isr_min) for p in topic.partitions}
+    strip = heat_strip(name, healths.values()) if len(topic.partitions) > LANES_MAX else None
+    if only is not None:
+        shown = [p for p in topic.partitions if p.partition == only]
+    elif strip is not None:
+        numbers = [cell.partition for cell in strip.cells[:DRAWN]]
+        by_number = {p.partition: p for p in topic.partitions}
+        shown = [by_number[number] for number in numbers]
+    else:
+        shown = list(topic.partitions)
+    sizes = [_size(partition) for partition in topic.partitions]
+    journal = [e for e in topic.journal if only is None or e["partition"] in (None, only)]
+    return TopicView(
+        name=name,
+        exists=topic.exists,
+        at_ms=seen.at_ms if seen else None,
+        problem=seen.problem if seen else None,
+        partitions=tuple(_drawn(name, partition) for partition in shown),
+        count=len(topic.partitions),
+        strip=strip,
+        size_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
+        isr_min=topic.isr_min,
+        options=topic.options,
+        sentences=topic.sentences,
+        journal=tuple(journal[: -HISTORY - 1 : -1]),
+        is_reported=topic.is_reported,
+        problems=topic.problems,
+        only=only,
+    )
+
+
+def _health(partition: PartitionFacts, isr_min: int | None) -> PartitionHealth:
+    target = [r for r in partition.replicas if r.broker not in partition.removing]
+    return PartitionHealth(
+        partition=partition.partition,
+        replicas=len(target),
+        in_sync=sum(replica.in_sync for replica in target),
+        min_isr=isr_min,
+        has_leader=partition.leader is not None,
+        is_preferred=partition.leader == partition.replicas[0].broker,
+        is_moving=bool(partition.adding or partition.removing),
+    )
+
+
+def _size(partition: PartitionFacts) -> int | None:
+    known = [r.size_bytes for r in partition.replicas if r.size_bytes is not None]
+    led = [r.size_bytes for r in partition.replicas if r.is_leader and r.size_bytes is not None]
+    return led[0] if led else max(known, default=None)
+
+
+def _drawn(topic: str, partition: PartitionFacts) -> PartitionView:
+    lanes = lanes_of(topic, partition)
+    return PartitionView(
+        lanes=lanes,
+        size_bytes=_size(partition),
+        leader_epoch=partition.leader_epoch,
+        svg=lanes_svg(lanes),
+    )
+
+
+def lanes_of(topic: str, partition: PartitionFacts) -> PartitionLanes:
+    """The lanes of one partition."""
+    ends = [replica.leo for replica in partition.replicas if replica.leo is not None]
+    end = max(ends, default=None)
+    return PartitionLanes(
+        topic=topic,
+        partition=partition.partition,
+        lanes=tuple(_lane(partition, replica, end) for replica in partition.replicas),
+    )
+
+
+def _lane(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> ReplicaLane:
+    if replica.is_offline:
+        role = LaneRole.OFFLINE
+    else:
+        role = LaneRole.LEADER if replica.is_leader else LaneRole.FOLLOWER
+    move = None
+    if replica.broker in partition.adding:
+        move = LaneMove.ADDING
+    elif replica.broker in partition.removing:
+        move = LaneMove.REMOVING
+    return ReplicaLane(
+        broker=replica.broker,
+        role=role,
+        rack=replica.rack,
+        move=move,
+        in_sync=replica.in_sync,
+        leo=replica.leo,
+        high_watermark=replica.high_watermark,
+        last_stable_offset=replica.last_stable_offset,
+        log_start_offset=replica.log_start_offset,
+        leader_epoch=replica.leader_epoch,
+        reason=_reason(partition, replica, end),
+    )
+
+
+def _reason(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> str:
+    """Why the replica is not in sync; "" if it is."""
+    if replica.in_sync and not replica.is_offline:
+        return ""
+    if replica.is_offline:
+        return f"broker {replica.broker} is not registered, or its log directory is offline"
+    if partition.leader is None:
+        return "the partition has no leader to fetch from"
+    if replica.broker in partition.adding:
+        return "it is being copied to this broker"
+    if replica.fetched_ms_ago is None:
+        return f"no fetch is known since broker {partition.leader} leads"
+    missing = "" if end is None or replica.leo is None else f", {end - replica.leo} records behind"
+    return f"it fetched last {replica.fetched_ms_ago / 1000:.1f} s ago{missing}"
