@@ -25,9 +25,9 @@ from odradek.model.errors import OdradekError
 
 _VERSION: Final = 1
 _CURSOR_BYTES_MAX: Final = 1 << 20  # decompressed
-_RANGES_MAX: Final = 100
+_RANGES_MAX: Final = 20
 OFFSET_MAX: Final = (1 << 63) - 1
-PARTITIONS_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 400  # a cursor fits into a URL
 
 
 class CursorError(OdradekError):
