@@ -8,10 +8,11 @@ differ in the records that are left, and agree on the last value of each key.
 import asyncio
 
 import pytest
-from tests.sim.support.stage import ends, held, in_sync, is_written, leader_of, play, until
+from tests.sim.support.stage import ends, in_sync, is_written, leader_of, play, until
 
 from odradek.record.batch import iter_batches
 from odradek.record.records import Record, iter_records
+from odradek.sim.scenes.replicas import held
 from odradek.sim.world.clock import EPOCH_MS
 
 KEYS = 6

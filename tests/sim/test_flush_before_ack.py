@@ -1,8 +1,9 @@
 """With odradek.flush.before.ack, acknowledged records are on the disks of all in-sync replicas."""
 
 import pytest
-from tests.sim.support.scene import is_committed, leo, play, until
-from tests.sim.support.stage import contents
+
+from odradek.sim.scenes.replicas import contents, leo
+from odradek.sim.scenes.scene import is_committed, play, until
 
 RECORDS = [b"%d" % number for number in range(20)]
 

@@ -9,9 +9,6 @@ without one of them, when its last lines must fail.
 import asyncio
 
 import pytest
-from tests.sim.support import historic_rules as rules
-from tests.sim.support.scene import LostError, is_committed, leo, must, play, until
-from tests.sim.support.stage import TOPIC, contents, held
 
 from odradek.broker.controller import store
 from odradek.broker.controller.store import ControllerStore
@@ -19,6 +16,9 @@ from odradek.controller.context import ControllerContext
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import Create, Delete, SetData
 from odradek.model.cluster import Broker, EndPoint
+from odradek.sim.scenes import historic_rules as rules
+from odradek.sim.scenes.replicas import TOPIC, contents, held, leo
+from odradek.sim.scenes.scene import LostError, is_committed, must, play, until
 from odradek.sim.world.cluster import ProcessState
 
 FIRST = [b"%d" % number for number in range(20)]

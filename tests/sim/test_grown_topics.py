@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.sim.support.producer import GROUPS, Producer
-from tests.sim.support.stage import TOPIC, play, until
+from tests.sim.support.stage import play, until
 from tests.sim.test_rolling_restarts import restart_all
 
 from odradek.broker.coordinators import coordinator_counts
@@ -13,6 +13,7 @@ from odradek.coord import layout
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import Assignment
 from odradek.sim.clients.client import TROUBLE
+from odradek.sim.scenes.replicas import TOPIC
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

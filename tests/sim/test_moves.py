@@ -7,11 +7,13 @@ the end every assigned replica is in sync, and all logs are equal.
 import asyncio
 
 import pytest
-from tests.sim.support.stage import contents, held, in_sync, leader_of, make, play, produce, until
+from tests.sim.support.stage import in_sync, leader_of, play, produce, until
 
 from odradek.coord import layout
 from odradek.model.errors import ErrorCode
 from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.scenes.replicas import contents, held
+from odradek.sim.scenes.scene import make
 from odradek.sim.world.cluster import ProcessState
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -7,13 +7,13 @@ it is a new topic of the same name, the log becomes a stray log, and an empty on
 import asyncio
 
 import pytest
-from tests.sim.support.scene import append, is_committed, leo, make_topic, play, until
-from tests.sim.support.stage import TOPIC, TWO_IN_SYNC, contents, held
 
 from odradek.coord import layout
 from odradek.coord.store import Create
 from odradek.log.directories import Mark, parse_name
 from odradek.model.errors import ErrorCode
+from odradek.sim.scenes.replicas import TOPIC, TWO_IN_SYNC, contents, held, leo
+from odradek.sim.scenes.scene import append, is_committed, make_topic, play, until
 from odradek.sim.world.cluster import LOG_DIRS, ProcessState
 
 FIRST = [b"%d" % number for number in range(20)]

@@ -6,21 +6,11 @@ The only faults here are crashes and power losses, by seed or by hand.
 import asyncio
 
 import pytest
-from tests.sim.support.stage import (
-    TOPIC,
-    contents,
-    ends,
-    held,
-    in_sync,
-    is_written,
-    leader_of,
-    play,
-    produce,
-    until,
-)
+from tests.sim.support.stage import ends, in_sync, is_written, leader_of, play, produce, until
 
 from odradek.coord import layout
 from odradek.record.records import Record
+from odradek.sim.scenes.replicas import TOPIC, contents, held
 from odradek.sim.world.clock import EPOCH_MS
 from odradek.sim.world.cluster import ProcessState
 

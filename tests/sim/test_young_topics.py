@@ -8,12 +8,14 @@ import asyncio
 
 import pytest
 from tests.sim.support.producer import GROUPS, Producer
-from tests.sim.support.stage import NO_OTHERS, TOPIC, make, play, until
+from tests.sim.support.stage import NO_OTHERS, play, until
 
 from odradek.broker.cluster import deleted_partitions
 from odradek.coord import layout
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
+from odradek.sim.scenes.replicas import TOPIC
+from odradek.sim.scenes.scene import make
 from odradek.sim.world.cluster import ProcessState
 from odradek.txn.transaction import State as TransactionState
 from odradek.wire.messages.create_partitions import (

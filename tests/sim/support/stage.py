@@ -2,19 +2,16 @@
 
 import asyncio
 
-from odradek.broker.replication.partition import Partition
-from odradek.model.partition import TopicPartition
-from odradek.record.batch import iter_batches
-from odradek.record.records import Record, build_batch, iter_records
+from odradek.record.records import Record, build_batch
 from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.scenes.replicas import TOPIC, TWO_IN_SYNC, NoWitness, held
+from odradek.sim.scenes.scene import make
 from odradek.sim.world.clock import EPOCH_MS
 from odradek.sim.world.cluster import ProcessState, SimulatedCluster
 from odradek.sim.world.network import SimulatedLoop
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -23,32 +20,7 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
 )
 
-TOPIC = TopicPartition("t", 0)
-TWO_IN_SYNC = {"min.insync.replicas": "2"}
 NO_OTHERS: dict[str, str] = {}
-
-
-class Witness:
-    def __init__(self):
-        self.violations = []
-
-    def loaded(self, broker):
-        pass
-
-    def started(self, broker):
-        pass
-
-    def dying(self, broker):
-        pass
-
-    def died(self, broker, how):
-        pass
-
-    def stopped(self, broker):
-        pass
-
-    def violated(self, what):
-        self.violations.append(what)
 
 
 async def until(true, *, within_s=120.0, what=""):
@@ -57,11 +29,6 @@ async def until(true, *, within_s=120.0, what=""):
     while not true():
         assert loop.time() < deadline_s, what or "it did not come true"
         await asyncio.sleep(0.05)
-
-
-def held(broker) -> Partition | None:
-    runs = broker.is_up and broker.broker is not None
-    return broker.broker.replicas.get(*TOPIC) if runs else None
 
 
 def leader_of(cluster):
@@ -86,17 +53,6 @@ def ends(cluster):
     return {partition and partition.log.leo for partition in partitions}
 
 
-def contents(broker):
-    log = held(broker).log
-    values = []
-    for segment in log.segments:
-        data = memoryview(segment.file.read_now(0, segment.size))
-        for position, header in iter_batches(data):
-            batch = data[position : position + header.size_bytes]
-            values += [bytes(record.value) for record in iter_records(batch)]
-    return values
-
-
 async def make_topic(client, configs):
     await make(
         client,
@@ -108,21 +64,6 @@ async def make_topic(client, configs):
         ),
         timeout_ms=20_000,
     )
-
-
-async def make(client, topic, *, timeout_ms):
-    """Send CreateTopics until the topic exists."""
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
-    while True:
-        try:
-            connection = await client.controller()
-            answer = await connection.request(request, CreateTopicsResponse)
-        except TROUBLE:
-            await client.begin_anew()
-            continue
-        if answer.topics[0].error_code in (0, 36):
-            return
-        await client.pause()
 
 
 async def is_written(client, record, *, acks=-1):
@@ -159,7 +100,7 @@ async def produce(client, acked, stop):
 def play(seed, story, *, brokers=3, configs=TWO_IN_SYNC, properties=NO_OTHERS):
     """Play a scenario on a cluster whose topic has three replicas in sync."""
     loop = SimulatedLoop()
-    witness = Witness()
+    witness = NoWitness()
     cluster = SimulatedCluster(
         loop,
         seed=seed,

@@ -284,6 +284,7 @@ class SimulatedCluster:
         self.processes: list[MortalLoop] = []
         self.lossy: set[int] = set()  # brokers that lost power and may still lack records
         self.losing: set[int] = set()  # with failing flushes; also lossy
+        self.racks: dict[int, str] = {}  # broker.rack of brokers that have one
         self.strays = False  # what is held up arrives even if its sender lost power
         self.missed_topic: str | None = (
             None  # a deleted topic that an administrator should create again
@@ -322,6 +323,8 @@ class SimulatedCluster:
             "odradek.http.port": "-1",
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         }
+        if broker.id in self.racks:
+            own["broker.rack"] = self.racks[broker.id]
         return BrokerConfig({**self._properties, **own}, host_name=broker.name)
 
     def promised(self) -> None:

@@ -1,0 +1,1 @@
+"""Scenarios for the simulated cluster, written by hand: tests and stories play them."""
