@@ -30,8 +30,7 @@ from odradek.wire.messages.fetch import EpochEndOffset, FetchPartition
 class Patches(Protocol):
     """Replaces attributes of modules and classes until the end of a scenario."""
 
-    def setattr(self, target: Any, name: str, value: Any) -> None:
-        """Replace an attribute."""
+    def setattr(self, target: Any, name: str, value: Any) -> None: ...
 
 
 class _Switches:

@@ -21,20 +21,15 @@ class NoWitness:
     def __init__(self) -> None:
         self.violations: list[str] = []
 
-    def loaded(self, broker: SimulatedBroker) -> None:
-        """Nothing is checked."""
+    def loaded(self, broker: SimulatedBroker) -> None: ...
 
-    def started(self, broker: SimulatedBroker) -> None:
-        """Nothing is checked."""
+    def started(self, broker: SimulatedBroker) -> None: ...
 
-    def dying(self, broker: SimulatedBroker) -> None:
-        """Nothing is checked."""
+    def dying(self, broker: SimulatedBroker) -> None: ...
 
-    def died(self, broker: SimulatedBroker, how: Crash) -> None:
-        """Nothing is checked."""
+    def died(self, broker: SimulatedBroker, how: Crash) -> None: ...
 
-    def stopped(self, broker: SimulatedBroker) -> None:
-        """Nothing is checked."""
+    def stopped(self, broker: SimulatedBroker) -> None: ...
 
     def violated(self, what: str) -> None:
         self.violations.append(what)

@@ -39,10 +39,13 @@ class SvgText(str):
         return self
 
 
-def lanes_svg(partition: PartitionLanes) -> SvgText:
-    """The picture of a partition, as an `svg` element."""
+def lanes_svg(partition: PartitionLanes, *, prefix: str = "") -> SvgText:
+    """The picture of a partition, as an `svg` element.
+
+    With a prefix for its ids, a document can have two pictures of one partition.
+    """
     axis = axis_of(partition)
-    key = partition.key
+    key = f"{prefix}{partition.key}"
     body = [
         _tag("title", escape(words.title(partition)), id=f"{key}-title"),
         _tag("desc", escape(words.description(partition)), id=f"{key}-desc"),

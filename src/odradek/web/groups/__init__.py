@@ -1,1 +1,0 @@
-"""Consumer groups: state, members, lag in records and in seconds, history, and new offsets."""

@@ -1,0 +1,1 @@
+"""The scripts of the stories, by subject; `catalogue` has their introductions."""

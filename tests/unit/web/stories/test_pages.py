@@ -1,0 +1,98 @@
+"""The pages of the stories."""
+
+import asyncio
+import json
+from dataclasses import replace
+from functools import cache
+from xml.etree import ElementTree
+
+import pytest
+from tests.asgi import request
+
+from odradek.web.app import create_app
+from odradek.web.stories.catalogue import catalogue, play
+from odradek.web.stories.pages import ROUTES, StoryShelf, story_view
+
+NAME = "unclean-election"  # with two runs of different lengths
+
+
+@cache
+def played():
+    return play(NAME)
+
+
+class OnePlayed(StoryShelf):
+    def __init__(self, story):
+        super().__init__()
+        self.story = story
+
+    async def played(self, name):
+        del name
+        return self.story
+
+
+def asked(path, accept="text/html"):
+    app = create_app(None, routes=ROUTES)
+    app.state.story_shelf = OnePlayed(played())
+    return request(app, "GET", path, {"accept": accept, "host": "localhost"})
+
+
+def test_the_shelf_has_all_stories():
+    text = asked("/stories").text
+    assert all(f'href="/stories/{story.name}"' in text for story in catalogue())
+    stories = json.loads(asked("/stories", "application/json").text)["stories"]
+    assert [story["name"] for story in stories] == [story.name for story in catalogue()]
+
+
+def test_a_step_is_readable_without_javascript():
+    text = asked(f"/stories/{NAME}?step=2").text
+    frame = played().runs[0].frames[1]
+    assert frame.sentences[0] in text
+    assert 'href="?step=1"' in text
+    assert 'href="?step=3"' in text
+    assert text.count("<svg") > 2
+
+
+def test_the_first_and_the_last_step_have_no_step_before_and_after():
+    steps = played().steps
+    assert 'rel="prev"' not in asked(f"/stories/{NAME}").text
+    assert 'rel="next"' not in asked(f"/stories/{NAME}?step={steps + 5}").text
+
+
+def test_the_ids_of_two_runs_differ():
+    text = asked(f"/stories/{NAME}?step=9").text
+    body = text[text.index("<article") : text.index("</article>")]
+    ids = [part.split('"')[0] for part in body.split(' id="')[1:]]
+    assert len(ids) == len(set(ids))
+
+
+def test_json_has_all_steps():
+    value = json.loads(asked(f"/stories/{NAME}", "application/json").text)
+    assert [len(run["frames"]) for run in value["runs"]] == [
+        len(run.frames) for run in played().runs
+    ]
+    assert value["runs"][0]["frames"][0]["lanes"][0]["lanes"][0]["leo"] == 0
+
+
+@pytest.mark.parametrize(("path", "status"), [("none", 404), (f"{NAME}?step=x", 400)])
+def test_what_is_not_there_is_refused(path, status):
+    assert asked(f"/stories/{path}").status_code == status
+
+
+def test_a_run_that_has_ended_stays_at_its_last_frame():
+    short, long = sorted(played().runs, key=lambda run: len(run.frames))
+    view = story_view(replace(played(), runs=(short, long)), len(long.frames))
+    assert view.columns[0].is_over
+    assert view.columns[0].frame == short.frames[-1]
+    assert view.columns[1].is_damaged
+    assert all(ElementTree.fromstring(picture) for picture in view.columns[1].pictures)
+
+
+def test_a_story_is_played_once_in_another_process():
+    async def twice():
+        shelf = StoryShelf()
+        one = await shelf.played("high-watermark")
+        assert await shelf.played("high-watermark") is one
+        return one
+
+    assert asyncio.run(twice()) == play("high-watermark")
