@@ -30,7 +30,7 @@ def check(machines: Machines) -> None:
     """
     context, deletion = machines.context, machines.deletion
     for id_, broker in context.brokers.items():
-        hold(broker.id == id_, f"broker {broker.id}", f"is registered as {id_}")
+        hold(broker.id == id_, "broker", "%s is registered as %s", broker.id, id_)
     for kind, brokers in (
         ("shut down", context.shutting_down),
         ("have failed log directories", context.offline_dirs.keys()),
@@ -47,13 +47,13 @@ def check(machines: Machines) -> None:
         "halted, and not all are being deleted",
     )
     for name, topic in context.topics.items():
-        hold(topic.name == name, name, f"is kept as {topic.name}")
+        hold(topic.name == name, name, "is kept as %s", topic.name)
         for number, partition in topic.partitions.items():
-            hold(partition.name == (name, number), f"{partition.name}", f"is kept as {number}")
+            hold(partition.name == (name, number), partition.name, "is kept as %s", number)
             partition.check()
             epoch = partition.controller_epoch
             own = context.controller_epoch
-            hold(epoch <= own, f"{partition.name}", f"is of controller epoch {epoch} > {own}")
+            hold(epoch <= own, partition.name, "is of controller epoch %s > %s", epoch, own)
 
 
 def check_settled(machines: Machines) -> None:
@@ -76,24 +76,24 @@ def check_settled(machines: Machines) -> None:
 
 
 def _check_settled_partition(context: ControllerContext, partition: Partition) -> None:
-    name, led, replicas = f"{partition.name}", partition.leader_and_isr, partition.replicas
+    name, led, replicas = partition.name, partition.leader_and_isr, partition.replicas
     assigned = set(partition.assignment.replicas)
-    hold(replicas.keys() == assigned, name, f"states {replicas} of replicas {assigned}")
+    hold(replicas.keys() == assigned, name, "states %s of replicas %s", replicas, assigned)
     for replica, state in replicas.items():
         if state is ReplicaState.ONLINE:
-            online = context.is_online(replica, partition.name)
-            hold(online, name, f"replica {replica} is {state.value} on an offline broker")
-    if context.is_being_deleted(partition.name):
+            online = context.is_online(replica, name)
+            hold(online, name, "replica %s is %s on an offline broker", replica, state.value)
+    if context.is_being_deleted(name):
         non_existent = partition.state is PartitionState.NON_EXISTENT
-        hold(non_existent, name, f"is being deleted, and {partition.state.value}")
+        hold(non_existent, name, "is being deleted, and %s", partition.state.value)
         return
-    hold(_DELETION.isdisjoint(replicas.values()), name, f"replicas are being deleted: {replicas}")
+    hold(_DELETION.isdisjoint(replicas.values()), name, "replicas are being deleted: %s", replicas)
     if led is None:
-        hold(partition.state is PartitionState.NEW, name, f"is {partition.state.value}")
+        hold(partition.state is PartitionState.NEW, name, "is %s", partition.state.value)
     elif partition.state is PartitionState.ONLINE:
-        hold(assigned.issuperset(led.isr), name, f"ISR {led.isr} of replicas {assigned}")
-        online = context.is_online(led.leader, partition.name)
-        hold(online, name, f"leader {led.leader} is offline")
+        hold(assigned.issuperset(led.isr), name, "ISR %s of replicas %s", led.isr, assigned)
+        online = context.is_online(led.leader, name)
+        hold(online, name, "leader %s is offline", led.leader)
     else:
-        hold(partition.state is PartitionState.OFFLINE, name, f"is {partition.state.value}")
-        hold(not assigned.isdisjoint(led.isr), name, f"ISR {led.isr} has none of {assigned}")
+        hold(partition.state is PartitionState.OFFLINE, name, "is %s", partition.state.value)
+        hold(not assigned.isdisjoint(led.isr), name, "ISR %s has none of %s", led.isr, assigned)

@@ -324,10 +324,10 @@ class Group:
         joined = sum(member.join_request is not None for member in members.values())
         hold(joined == self.awaiting_join, name, f"{joined} members wait, not {self.awaiting_join}")
         supporters = Counter(each for m in members.values() for each, _ in m.protocols)
-        hold(supporters == self._supporters, name, f"{supporters} is not {self._supporters}")
+        hold(supporters == self._supporters, name, "%s is not %s", supporters, self._supporters)
         instances = [(m.group_instance_id, m.member_id) for m in members.values()]
         static = {instance: id_ for instance, id_ in instances if instance is not None}
-        hold(static == self.static_members, name, f"{static} is not {self.static_members}")
+        hold(static == self.static_members, name, "%s is not %s", static, self.static_members)
         for member_id, member in members.items():
             hold(member.member_id == member_id, name, f"{member.member_id} is under {member_id}")
             completing = state is GroupState.COMPLETING_REBALANCE

@@ -80,11 +80,11 @@ class Offsets:
             InvariantError: something does not hold.
         """
         for producer_id, pending in self._pending.items():
-            hold(bool(pending), group, f"nothing is pending of producer {producer_id}")
+            hold(bool(pending), group, "nothing is pending of producer %s", producer_id)
         for by_partition in (self._staged, *self._pending.values()):
             for partition, commits in by_partition.items():
                 ordered = all(first.order < second.order for first, second in pairwise(commits))
-                hold(bool(commits) and ordered, group, f"{partition}: {commits}")
+                hold(bool(commits) and ordered, group, "%s: %s", partition, commits)
 
     def pending_producers(self) -> Iterable[int]:
         return self._pending.keys()

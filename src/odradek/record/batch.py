@@ -66,6 +66,7 @@ _OFFSET: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 _LEADER_EPOCH: Final = Struct(">i")
 _ATTRIBUTES: Final = Struct(">h")
+_new: Final = tuple.__new__  # of a NamedTuple, without a Python frame
 
 Bytes = bytes | bytearray | memoryview
 
@@ -165,7 +166,7 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
             f"{len(buffer) - position} bytes at position {position}; "
             f"a batch header has {HEADER_BYTES}"
         )
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return _new(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
 # One field each. The position must be the start of a batch whose length the caller has checked.
@@ -205,9 +206,9 @@ def iter_batches(buffer: Bytes, position: int = 0) -> Iterator[tuple[int, BatchH
         CorruptBatchError: a length too small for a batch, or a magic other than 2.
     """
     end = len(buffer)
-    unpack, make = HEADER.unpack_from, BatchHeader._make
+    unpack = HEADER.unpack_from
     while end - position >= HEADER_BYTES:
-        header = make(unpack(buffer, position))
+        header = _new(BatchHeader, unpack(buffer, position))
         length = header.length
         if header.magic != MAGIC or length < HEADER_BYTES - OVERHEAD_BYTES:
             raise _no_batch(position, length, header.magic)

@@ -136,6 +136,8 @@ def decompress(codec: int, data: Bytes, bytes_max: int = DECOMPRESSED_BYTES_MAX)
     Raises:
         DecompressionError: corrupt, larger than `bytes_max`, or an unknown codec.
     """
+    if not codec:
+        return bytes(data)
     return b"".join(_pieces(codec, data, bytes_max))
 
 

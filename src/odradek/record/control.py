@@ -27,6 +27,9 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
+_TYPES: Final = {int(each): each for each in ControlType}
+
+
 class Marker(NamedTuple):
     """The end of a transaction, as the coordinator wrote it (Kafka: `EndTransactionMarker`)."""
 
@@ -73,11 +76,12 @@ def read_marker(batch: Bytes) -> Marker | None:
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise InvalidRecordError(f"control record with key version {version}")
-    if number not in (ControlType.ABORT, ControlType.COMMIT):
+    marker_type = _TYPES.get(number)
+    if marker_type is None:
         return None
     if len(value) < _VALUE.size:
         raise InvalidRecordError(f"marker with a value of {len(value)} bytes")
     version, coordinator_epoch = _VALUE.unpack_from(value)
     if version < 0:
         raise InvalidRecordError(f"marker with value version {version}")
-    return Marker(ControlType(number), coordinator_epoch)
+    return Marker(marker_type, coordinator_epoch)

@@ -120,10 +120,11 @@ def records_bytes(
         InvalidRecordError: `batch` has fewer bytes than the header's length.
         DecompressionError: corrupt, or more than `bytes_max` bytes.
     """
-    if not HEADER_BYTES <= header.size_bytes <= len(batch):
-        raise InvalidRecordError(f"batch of {header.size_bytes} bytes in {len(batch)}")
+    size_bytes = header.size_bytes
+    if not HEADER_BYTES <= size_bytes <= len(batch):
+        raise InvalidRecordError(f"batch of {size_bytes} bytes in {len(batch)}")
     with memoryview(batch) as view:
-        return decompress(header.codec, view[HEADER_BYTES : header.size_bytes], bytes_max)
+        return decompress(header.codec, view[HEADER_BYTES:size_bytes], bytes_max)
 
 
 def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR0912, PLR0915

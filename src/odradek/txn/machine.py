@@ -137,21 +137,21 @@ class _Entry:
             InvariantError: something does not hold.
         """
         current, pending, unmarked = self.current, self.pending, self.unmarked
-        name = f"transactional id {current.transactional_id}, {current.state.name}"
-        hold(NO_EPOCH <= current.producer_epoch <= EPOCH_MAX, name, f"{current.producer_epoch}")
-        hold(current.state is not State.DEAD, name, "it has expired")
+        hold(NO_EPOCH <= current.producer_epoch <= EPOCH_MAX, current, "the epoch is out of range")
+        hold(current.state is not State.DEAD, current, "it has expired")
         if current.is_at_rest:
-            hold(not current.partitions, name, f"it has partitions: {current.partitions}")
+            hold(not current.partitions, current, "it has partitions")
         if unmarked is not None:
-            hold(current.is_prepared, name, "markers are being written")
-            hold(unmarked <= current.partitions, name, f"{unmarked} are not in it")
-        hold(self.request is None or pending is not None, name, "a request waits for no change")
+            hold(current.is_prepared, current, "markers are being written")
+            hold(unmarked <= current.partitions, current, "%s are not in it", unmarked)
+        hold(self.request is None or pending is not None, current, "a request waits for no change")
         if pending is not None:
-            hold(pending.transactional_id == current.transactional_id, name, f"becomes {pending}")
-            hold(current.state in VALID_PREVIOUS[pending.state], name, f"becomes {pending.state}")
+            is_one = pending.transactional_id == current.transactional_id
+            hold(is_one, current, "becomes %s", pending)
+            hold(current.state in VALID_PREVIOUS[pending.state], current, "becomes %s", pending)
             is_same = pending.producer_id == current.producer_id
             grows = pending.producer_epoch >= current.producer_epoch
-            hold(grows or not is_same, name, f"epoch {pending.producer_epoch} is lower")
+            hold(grows or not is_same, current, "epoch %s is lower", pending.producer_epoch)
 
 
 class TransactionMachine:
@@ -172,9 +172,9 @@ class TransactionMachine:
         for name, entry in self._entries.items():
             entry.validate()
             transaction = entry.current
-            hold(transaction.transactional_id == name, name, f"has {transaction}")
+            hold(transaction.transactional_id == name, name, "has %s", transaction)
             owner = owners.setdefault(transaction.producer_id, name)
-            hold(owner == name, name, f"has producer id {transaction.producer_id} of {owner}")
+            hold(owner == name, name, "has producer id %s of %s", transaction.producer_id, owner)
             if transaction.is_prepared and self._is_loaded:
                 hold(entry.unmarked is not None, name, "is prepared, and gets no markers")
 

@@ -25,7 +25,7 @@ from odradek.wire.messages.transaction_version_2 import TaggedTransactionLogValu
 _VERSION_BYTES: Final = 2
 _TAGGED: Final = 1
 # All but the two that are never written.
-_STORED: Final = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
+_STORED: Final = {int(s): s for s in State if s not in (State.DEAD, State.PREPARE_EPOCH_FENCE)}
 
 
 class StoredTransaction(NamedTuple):
@@ -107,7 +107,8 @@ def _decode_value(transactional_id: str, value: bytes) -> Transaction:
         last_producer_id = stored.previous_producer_id
         next_producer_id = stored.next_producer_id
         client_version = stored.client_transaction_version
-    if stored.transaction_status not in _STORED or stored.producer_epoch < 0:
+    state = _STORED.get(stored.transaction_status)
+    if state is None or stored.producer_epoch < 0:
         raise InvalidRecordError(
             f"{transactional_id!r} in state {stored.transaction_status}, "
             f"epoch {stored.producer_epoch}"
@@ -119,7 +120,7 @@ def _decode_value(transactional_id: str, value: bytes) -> Transaction:
         last_producer_id=last_producer_id,
         next_producer_id=next_producer_id,
         timeout_ms=stored.transaction_timeout_ms,
-        state=State(stored.transaction_status),
+        state=state,
         partitions=frozenset(
             TopicPartition(topic.topic, number)
             for topic in stored.transaction_partitions or ()

@@ -23,6 +23,7 @@ Message modules are imported at their first use: a broker uses a few of them in 
 a tool two or three at all.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
@@ -148,7 +149,7 @@ def _message_class(key: ApiKey, side: str) -> type[Message]:
 
 
 # The last versions for clients of transactions of version 2.
-TRANSACTION_VERSION_2: Final = {
+TRANSACTION_VERSION_2: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 12,
     ApiKey.END_TXN: 5,
     ApiKey.TXN_OFFSET_COMMIT: 5,

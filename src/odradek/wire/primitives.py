@@ -90,8 +90,12 @@ def skip_tags(view: memoryview, position: int, count: int, field: str) -> int:
 
 def tag_header(view: memoryview, position: int, previous: int, field: str) -> tuple[int, int, int]:
     """Read the tag and the size of one tagged field. Returns both, and where it begins."""
-    tag, position = unsigned_varint(view, position, field)
-    size, position = unsigned_varint(view, position, field)
+    if len(view) - position > 1 and view[position] < 0x80 and view[position + 1] < 0x80:
+        tag, size = view[position], view[position + 1]
+        position += 2
+    else:
+        tag, position = unsigned_varint(view, position, field)
+        size, position = unsigned_varint(view, position, field)
     if tag <= previous:
         raise MalformedRequestError(f"{field}: tag {tag} after tag {previous}; tags must ascend")
     if size > len(view) - position:

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from odradek.broker.serving.session import Session
 from odradek.coord.layout import Features
 from odradek.model.errors import ErrorCode
-from odradek.wire.api_keys import OWN_SOFTWARE, TRANSACTION_VERSION_2, ApiKey
+from odradek.wire.api_keys import OWN_SOFTWARE, TRANSACTION_VERSION_2
 from odradek.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -67,7 +67,7 @@ def api_versions(
             ApiVersion(
                 api_key=api.api_key,
                 min_version=api.first,
-                max_version=beyond.get(ApiKey(api.api_key), api.last),
+                max_version=beyond.get(api.api_key, api.last),
             )
             for api in (*served, *(own if session.software_name == OWN_SOFTWARE else ()))
         ]

@@ -83,15 +83,16 @@ def _names(union: object) -> Iterator[str]:
             yield member.__name__
 
 
-def _what_happened(machine: str, event: object, effects: list[Any]) -> Iterator[str]:
+def _what_happened(machine: str, event: object, effects: list[Any]) -> tuple[str, ...]:
     """What a run has to have, and shows only in what a state machine receives and returns."""
     match event:
+        case Loaded() if machine == "transaction" and effects:
+            return f"{machine} coordinators loaded", "failovers between decision and end"
         case Loaded():
-            yield f"{machine} coordinators loaded"
-            if machine == "transaction" and effects:
-                yield "failovers between decision and end"
+            return (f"{machine} coordinators loaded",)
         case txn_events.TimedOut() if effects:
-            yield "transactions timed out"
+            return ("transactions timed out",)
+    return ()
 
 
 @contextmanager
@@ -116,6 +117,11 @@ def _counting(
     happened: Counter[str],
 ) -> Callable[..., Any]:
     handled = 0
+    labels: dict[tuple[type, str], str] = {}
+
+    def label(event: object, state_name: str) -> str:
+        made = "" if isinstance(event, Step) else f"{name} {type(event).__name__}/{state_name}"
+        return labels.setdefault((type(event), state_name), made)
 
     def counted(machine: Any, event: object, *rest: Any) -> Any:
         nonlocal handled
@@ -127,10 +133,15 @@ def _counting(
             machine.validate(
                 is_settled=begins and not isinstance(event, controller_events.TopicsRead)
             )
-        if not isinstance(event, Step):  # a slice of an event's work
-            pairs[f"{name} {type(event).__name__}/{state(machine, event)}"] += 1
+        state_name = state(machine, event)
+        pair = labels.get((type(event), state_name))
+        if pair is None:
+            pair = label(event, state_name)
+        if pair:  # else a slice of an event's work
+            pairs[pair] += 1
         effects = handle(machine, event, *rest)
-        happened.update(_what_happened(name, event, effects))
+        for what in _what_happened(name, event, effects):
+            happened[what] += 1
         if is_checked:
             validate(machine)
         return effects

@@ -60,6 +60,7 @@ COMMITTED_MIN: Final = 20  # transactions, of transactional runs
 COMMITS_MIN: Final = 10  # of group runs
 GENERATIONS_MIN: Final = 3
 PROBE_S: Final = 1.0
+LINES_AT_ONCE: Final = 1_000  # of the trace, for the digest
 _COLLECT_AFTER: Final = 1_000_000  # new objects, minus freed ones
 # replica.lag.time.max.ms: longer than most faults, or shorter.
 LAGS_MS: Final = ("2000", "4000", "30000")
@@ -238,6 +239,7 @@ class Simulation:
         self.outcome = Outcome(seed, options)
         self._keep_trace = keep_trace
         self._digest = hashlib.blake2b(digest_size=8)
+        self._lines: list[str] = []  # of the trace, which the digest does not have yet
         self.history = History(self.violated)
         is_alone = options.brokers == 1
         self._checker = LogChecker(self.history, self.violated, is_alone=is_alone)
@@ -302,6 +304,7 @@ class Simulation:
             finally:
                 cluster.bury()
         self._count_up()
+        self._digest_lines()
         outcome.digest = self._digest.hexdigest()
         return outcome
 
@@ -370,10 +373,16 @@ class Simulation:
     # --------------------------------------------------------------- what is witnessed
 
     def trace(self, what: str) -> None:
-        line = f"{self._loop.time():.6f} {what}"
-        self._digest.update(line.encode())
+        lines = self._lines
+        lines.append(f"{self._loop.time():.6f} {what}")
+        if len(lines) >= LINES_AT_ONCE:
+            self._digest_lines()
+
+    def _digest_lines(self) -> None:
+        self._digest.update("".join(self._lines).encode())
         if self._keep_trace:
-            self.outcome.trace.append(line)
+            self.outcome.trace += self._lines
+        self._lines.clear()
 
     def violated(self, what: str) -> None:
         """Record a violation."""

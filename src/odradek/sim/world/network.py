@@ -381,11 +381,8 @@ class _End(asyncio.Transport):
             # Strictly later than what was sent before: the order of equal times is not defined.
             arrives_at_s = max(self._arrives_at_s + _TICK_S, arrives_at_s)
             self._arrives_at_s = arrives_at_s
-        self.other.expect(arrives_at_s, what)
-
-    def expect(self, when_s: float, what: Parcel) -> None:
-        """Let something arrive at a time."""
-        self._process.call_at(when_s, self._arrive, what)
+        other = self.other
+        other._process.call_at(arrives_at_s, other._arrive, what)  # noqa: SLF001
 
     def _arrive(self, what: Parcel) -> None:
         if self.is_gone or self.other.lost_bytes:

@@ -120,7 +120,7 @@ class MortalLoop:
 
     def mortal(self, work: Coroutine[Any, Any, Any]) -> "_Mortal":
         """Wrap a coroutine so that it belongs to this process."""
-        if isinstance(work, _Mortal):
+        if type(work) is _Mortal:  # isinstance asks the abstract base class
             return work
         mortal = _Mortal(self, work)
         self._tasks.append(mortal)
