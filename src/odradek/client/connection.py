@@ -14,7 +14,8 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar, cast
 
 from odradek import __version__
@@ -35,6 +36,7 @@ SOFTWARE_NAME: Final = OWN_SOFTWARE
 RESPONSE_BYTES_MAX: Final = 128 << 20
 PLAINTEXT: Final = Security()
 _CORRELATION_IDS: Final = 1 << 31
+_CACHED_BYTES_MAX: Final = 4096  # of a response to ApiVersions; usual are 500
 # A session with a limited lifetime is replaced when this share of the lifetime has passed.
 _SESSION_SHARE: Final = 0.9
 
@@ -54,13 +56,31 @@ class _Awaited(NamedTuple):
     body: asyncio.Future[memoryview]
 
 
+class _Advertised(NamedTuple):
+    """A broker's response to ApiVersions."""
+
+    error_code: int
+    versions: Mapping[int, Versions]
+    features: Mapping[str, int]
+
+
+@lru_cache(maxsize=16)  # the brokers of a cluster send the same bytes to each connection
+def _advertised(body: bytes, version: int) -> _Advertised:
+    response, _ = decoder(ApiVersionsResponse, version)(memoryview(body), 0)
+    return _Advertised(
+        response.error_code,
+        {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys},
+        {feature.name: feature.max_version_level for feature in response.finalized_features},
+    )
+
+
 class Connection(Closing, asyncio.BufferedProtocol):
     """One connection. Opened by `open`, closed by `close` or by leaving its `async with`."""
 
     def __init__(self, name: str, *, client_id: str, timeout_ms: int, in_flight_max: int) -> None:
         self.name = name  # host:port, for messages
-        self.versions: dict[int, Versions] = {}
-        self.features: dict[str, int] = {}  # finalized features: name and level
+        self.versions: Mapping[int, Versions] = {}
+        self.features: Mapping[str, int] = {}  # finalized features: name and level
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._in_flight = asyncio.Semaphore(in_flight_max)
@@ -318,23 +338,26 @@ class Connection(Closing, asyncio.BufferedProtocol):
             client_software_name=SOFTWARE_NAME, client_software_version=__version__
         )
         body = await self._send(ApiKey.API_VERSIONS, version, request)
-        response = self._read_versions(body, version)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        advertised = self._read_versions(body, version)
+        if advertised.error_code == ErrorCode.UNSUPPORTED_VERSION:
             body = await self._send(ApiKey.API_VERSIONS, 0, request)
-            response = self._read_versions(body, 0)
-        if response.error_code:
-            raise ConnectionError(f"{self.name}: ApiVersions: error {response.error_code}")
-        self.versions = {
-            api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys
-        }
-        self.features = {
-            feature.name: feature.max_version_level for feature in response.finalized_features
-        }
+            advertised = self._read_versions(body, 0)
+        if advertised.error_code:
+            raise ConnectionError(f"{self.name}: ApiVersions: error {advertised.error_code}")
+        self.versions, self.features = advertised.versions, advertised.features
 
-    def _read_versions(self, body: memoryview, version: int) -> ApiVersionsResponse:
-        error = int.from_bytes(body[:2], "big", signed=True)
-        layout = 0 if error == ErrorCode.UNSUPPORTED_VERSION else version
-        return self._decode(ApiVersionsResponse, layout, body)
+    def _read_versions(self, body: memoryview, version: int) -> "_Advertised":
+        error_code = int.from_bytes(body[:2], "big", signed=True)
+        layout = 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version
+        read = _advertised if len(body) <= _CACHED_BYTES_MAX else _advertised.__wrapped__
+        try:
+            return read(bytes(body), layout)
+        except MalformedRequestError as error:
+            raise self._malformed(error) from None
+
+    def _malformed(self, error: MalformedRequestError) -> ConnectionError:
+        self._fail(str(error))
+        return ConnectionError(f"{self.name}: {error}")
 
     async def _answered(
         self,
@@ -359,8 +382,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
         try:
             decoded, _ = decoder(answer, version)(body, 0)
         except MalformedRequestError as error:
-            self._fail(str(error))
-            raise ConnectionError(f"{self.name}: {error}") from None
+            raise self._malformed(error) from None
         return decoded
 
     def _send(self, api_key: int, version: int, message: Message) -> asyncio.Future[memoryview]:

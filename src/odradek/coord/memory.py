@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.coord.store import (
@@ -196,6 +197,11 @@ class MemoryStore:
         if not self._is_cut:  # a client that is cut off cannot close its session: it expires
             self._tree.expire(session)
 
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the first request: `get_running_loop` is a system call each time."""
+        return asyncio.get_running_loop()
+
     # -------------------------------------------------------------------------- faults
 
     def cut(self) -> None:
@@ -254,8 +260,7 @@ class MemoryStore:
     def _expire_after(self, delay_ms: int) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
-        loop = asyncio.get_running_loop()
-        self._expiry = loop.call_later(delay_ms / 1000, self._tree.expire, self._session)
+        self._expiry = self._loop.call_later(delay_ms / 1000, self._tree.expire, self._session)
 
     # ---------------------------------------------------------------- events from the tree
 
@@ -281,19 +286,18 @@ class MemoryStore:
     def _send(
         self, fate: RequestFate, deliver: Callable[[], None], lose: Callable[[], None] | None = None
     ) -> None:
-        due = asyncio.get_running_loop().time() + fate.answer_delay_ms / 1000
+        due = self._loop.time() + fate.answer_delay_ms / 1000
         self._arriving.append(_Parcel(due, deliver, lose))
         self._schedule()
 
     def _schedule(self) -> None:
         if self._timer is None and self._arriving and not (self._is_cut or self._is_paused):
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(self._arriving[0].due, self._deliver)
+            self._timer = self._loop.call_at(self._arriving[0].due, self._deliver)
 
     def _deliver(self) -> None:
         self._timer = None
         # The clock's granularity: a timer may fire a little before the time it names.
-        now = asyncio.get_running_loop().time() + 1e-6
+        now = self._loop.time() + 1e-6
         # In order: nothing is delivered before what was sent before it, even if due earlier.
         while self._arriving and self._arriving[0].due <= now:
             if self._is_cut or self._is_paused:
@@ -319,7 +323,7 @@ class MemoryStore:
         if self._is_over or not session:
             raise SessionExpiredError(f"session {session} is over" if session else "not open")
         fate = await self._arrive(operation)
-        arrived: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        arrived: asyncio.Future[T] = self._loop.create_future()
         lost = ConnectionLostError(f"{operation}: the connection to the store was lost")
         try:
             if not self._tree.is_open(session):

@@ -126,7 +126,7 @@ class Api(NamedTuple):
     @property
     def decodable(self) -> Versions:
         """The versions that our messages declare."""
-        return Versions(self.served.first, max(self.kafka.last, self.accepted.last))
+        return _decodable(self.key)
 
     def is_flexible(self, version: int) -> bool:
         """Whether a version has compact lengths and tagged fields."""
@@ -139,6 +139,12 @@ class Api(NamedTuple):
     @property
     def response_class(self) -> type[Message]:
         return _message_class(self.key, "Response")
+
+
+@cache
+def _decodable(key: int) -> Versions:
+    api = APIS[key]
+    return Versions(api.served.first, max(api.kafka.last, api.accepted.last))
 
 
 @cache

@@ -18,6 +18,7 @@ Versions:
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from odradek.broker.serving.session import Session
@@ -45,6 +46,19 @@ class ServedRange(NamedTuple):
     last: int
 
 
+@lru_cache(maxsize=8)  # every connection asks, and the answers differ only in these
+def _listed(ranges: tuple[ServedRange, ...], has_version_2: bool) -> list[ApiVersion]:
+    beyond = TRANSACTION_VERSION_2 if has_version_2 else {}
+    return [
+        ApiVersion(
+            api_key=api.api_key,
+            min_version=api.first,
+            max_version=beyond.get(api.api_key, api.last),
+        )
+        for api in ranges
+    ]
+
+
 def api_versions(
     session: Session,
     request: ApiVersionsRequest,
@@ -61,20 +75,12 @@ def api_versions(
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         session.software_name = request.client_software_name
         session.software_version = request.client_software_version
-    beyond = TRANSACTION_VERSION_2 if features.transaction_version >= 2 else {}
-    response = ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(
-                api_key=api.api_key,
-                min_version=api.first,
-                max_version=beyond.get(api.api_key, api.last),
-            )
-            for api in (*served, *(own if session.software_name == OWN_SOFTWARE else ()))
-        ]
-    )
+    has_version_2 = features.transaction_version >= 2
+    ranges = (*served, *(own if session.software_name == OWN_SOFTWARE else ()))
+    response = ApiVersionsResponse(api_keys=_listed(ranges, has_version_2))
     if api_version >= 3:
         response.finalized_features_epoch = features.epoch
-        if beyond:
+        if has_version_2:
             level = features.transaction_version
             response.supported_features = [
                 SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=1, max_version=level)
