@@ -5,7 +5,7 @@ that Odradek's client supports, too.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import odradek.client.admin.topics as admin
@@ -84,7 +84,7 @@ async def _run(cluster: Cluster) -> int:
     return 1 if failed else 0
 
 
-def _lines(served: dict[int, Versions]) -> list[str]:
+def _lines(served: Mapping[int, Versions]) -> list[str]:
     lines = []
     for key in sorted({*APIS, *_OTHERS, *served} - OWN_APIS):
         api = APIS.get(key)

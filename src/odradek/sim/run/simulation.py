@@ -304,8 +304,7 @@ class Simulation:
             finally:
                 cluster.bury()
         self._count_up()
-        self._digest_lines()
-        outcome.digest = self._digest.hexdigest()
+        outcome.digest = self._hexdigest()
         return outcome
 
     def _count_up(self) -> None:
@@ -377,6 +376,10 @@ class Simulation:
         lines.append(f"{self._loop.time():.6f} {what}")
         if len(lines) >= LINES_AT_ONCE:
             self._digest_lines()
+
+    def _hexdigest(self) -> str:
+        self._digest_lines()
+        return self._digest.hexdigest()
 
     def _digest_lines(self) -> None:
         self._digest.update("".join(self._lines).encode())
