@@ -1,4 +1,5 @@
-"""GSSAPI with a real KDC of MIT Kerberos, on loopback: our client and Java's log in to our broker.
+"""GSSAPI with a real KDC of MIT Kerberos, on loopback: our client and Java's log in to our broker,
+and brokers to each other.
 
 apt-get install libkrb5-dev krb5-kdc krb5-admin-server && pip install 'odradek[gssapi]'
 """
@@ -15,7 +16,9 @@ from collections.abc import Iterator
 
 import apache
 import pytest
-from mixed import OurBroker
+import raw
+from confluent_kafka.admin import AdminClient
+from mixed import OurBroker, until
 from tool_stories import JavaTools
 
 from odradek.client.admin.topics import describe_cluster
@@ -220,4 +223,83 @@ def test_our_client_logs_in_to_kafkas_broker(
         log_in(secured.properties("alice") | {"bootstrap.servers": f"localhost:{port}"})
     finally:
         broker.stop()
+        zookeeper.stop()
+
+
+def between_brokers(keytab: str, keys: dict[str, str]) -> dict[str, str]:
+    """The options of brokers that log in to each other with this key."""
+    module = f'{MODULE} keyTab="{keytab}" principal="kafka/localhost@{REALM}";'
+    return {
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": module,
+        "sasl.kerberos.service.name": "kafka",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:kafka;User:ANONYMOUS",
+        "connections.max.reauth.ms": "5000",
+        **keys,
+    }
+
+
+def is_replicated(address: str, topic: str) -> bool:
+    found = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=30)
+    return len(found.topics[topic].partitions[0].isrs) == 3
+
+
+def test_three_brokers_log_in_to_each_other(secured: Secured, tmp_path: pathlib.Path) -> None:
+    keytab = str(secured.kerberos.home / "kafka.localhost.keytab")
+    options = between_brokers(keytab, {"odradek.store.path": str(tmp_path / "coordination.db")})
+    brokers = [
+        OurBroker(
+            tmp_path / str(number), None, number, options,
+            [f"SASL_PLAINTEXT://localhost:{apache.free_port()}"],
+        )
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    try:
+        for broker in brokers:
+            broker.start()
+        raw.wait_for_brokers(brokers[0].address, 3, timeout_s=60)
+        raw.create_topic(brokers[0].address, "t", 1, replication=3)
+        until("all replicas are in sync", lambda: is_replicated(brokers[0].address, "t"))
+    finally:
+        for broker in brokers:
+            broker.end()
+
+
+@pytest.mark.jvm
+def test_brokers_of_both_kinds_log_in_to_each_other(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    conf = secured.kerberos.environment["KRB5_CONFIG"]
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={conf}")
+    options = between_brokers(str(secured.kerberos.home / "kafka.localhost.keytab"), {})
+    zookeeper = apache.ZooKeeper(tmp_path / "zookeeper")
+    listeners = [f"SASL_PLAINTEXT://localhost:{apache.free_port()}" for _ in range(3)]
+    ours = [
+        OurBroker(tmp_path / str(number), zookeeper.address, number, options, [listener])
+        for number, listener in enumerate(listeners[1:], 1)
+    ]
+    kafkas = apache.Broker(
+        tmp_path / "kafka", zookeeper.address,
+        brokers=3, properties=options, listeners=listeners[:1], heap="512M",
+    )  # fmt: skip
+    try:
+        kafkas.wait()
+        for broker in ours:
+            broker.start()
+        addresses = [kafkas.address, *(broker.address for broker in ours)]
+        for number, address in enumerate(addresses):
+            raw.wait_for_brokers(address, 3, timeout_s=60)
+            raw.create_topic(address, f"t{number}", 3, replication=3)
+        for number, address in enumerate(addresses):
+            until(
+                "all replicas are in sync",
+                lambda where=address, what=f"t{number}": is_replicated(where, what),
+            )
+    finally:
+        for broker in ours:
+            broker.end()
+        kafkas.stop()
         zookeeper.stop()

@@ -31,7 +31,8 @@ class LiveWorld:
         peer = self._peers.get(client)
         if peer is None or peer.closed:
             peer = self._peers[client] = self._live.peer(host=client.host)
-            peer.connection.session.principal = client.principal
+            session = peer.connection.session
+            session.principal, session.security_protocol = client.principal, "SASL_PLAINTEXT"
         try:
             return await peer.ask(request, version)
         except asyncio.CancelledError:
@@ -64,6 +65,7 @@ def differences_in(situations, *, allow_if_no_acl):
         log_dirs=LOG_DIRS[0],
         authorizer_class_name=ACL_AUTHORIZER,
         super_users=f"{ADMIN};{ANONYMOUS}",
+        delegation_token_secret_key="the key of the tokens",
         allow_everyone_if_no_acl_found=str(allow_if_no_acl).lower(),
     )
     return found

@@ -9,8 +9,8 @@ from tests.unit.broker.live import play
 from tests.unit.broker.test_server import refused
 
 from odradek.broker.serving.bearer_keys import KeysError, read_url
+from odradek.client.security.bearer import bearer_token
 from odradek.client.security.jaas import credentials
-from odradek.client.security.protocol import bearer_token
 from odradek.client.settings import ClientSettings, SettingsError
 from odradek.config.broker import BrokerConfig
 
@@ -50,7 +50,7 @@ def test_so_does_a_broker(module):
 def test_keys_and_tokens_come_from_no_other_kind_of_url(url):
     with pytest.raises(KeysError, match="must be a file: or https: URL"):
         read_url(url)
-    with pytest.raises(SettingsError, match="must be file:///PATH"):
+    with pytest.raises(SettingsError, match="must be file:///PATH, where another"):
         bearer_token(url)
 
 

@@ -169,7 +169,6 @@ OPTIONS: Final = (
     inert("sasl.login.read.timeout.ms", INT, None),
     inert("sasl.login.retry.backoff.max.ms", LONG, 10_000),
     inert("sasl.login.retry.backoff.ms", LONG, 100),
-    inert("sasl.oauthbearer.token.endpoint.url", STRING, None),
     inert("password.encoder.keyfactory.algorithm", STRING, None),
     inert("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding"),
     inert("password.encoder.key.length", INT, 128, rule=at_least(8)),

@@ -117,8 +117,8 @@ OPTIONS: Final = (
     ),
     Option(
         "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", scope=PER_BROKER,
-        doc="The SASL mechanism by which brokers log in to each other. User name and password are "
-            "in the `sasl.jaas.config` of the brokers' listener and this mechanism.",
+        doc="The SASL mechanism by which brokers log in to each other. User name and password, or "
+            "keytab, are in the `sasl.jaas.config` of the brokers' listener and this mechanism.",
     ),
     Option(
         "sasl.jaas.config", PASSWORD, None, scope=PER_BROKER,
@@ -147,6 +147,12 @@ OPTIONS: Final = (
     Option(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000,
         doc="The longest pause between two attempts to read the keys again.",
+    ),
+    Option(
+        "sasl.oauthbearer.token.endpoint.url", STRING, None,
+        doc="Where this broker gets the bearer token with which it logs in to others: a `file:` "
+            "URL, or the `https:` URL of an identity provider, which gets `clientId`, "
+            "`clientSecret` and `scope` of the `sasl.jaas.config`.",
     ),
     Option(
         "sasl.oauthbearer.expected.audience", LIST, None,

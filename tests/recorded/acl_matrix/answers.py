@@ -24,7 +24,7 @@ FILE: Final = pathlib.Path(__file__).parent / "answers.jsonl"
 # Not compared: texts, addresses, and what belongs to the broker and not to the answer.
 _LEFT_OUT: Final = {
     "active_producers", "broker_epoch", "cluster_id", "controller_id", "current_leader",
-    "endpoint_type", "error_message", "expiry_timestamp", "expiry_timestamp_ms", "hmac", "host",
+    "endpoint_type", "error_message", "expiry_timestamp", "expiry_timestamp_ms", "host",
     "issue_timestamp", "issue_timestamp_ms", "log_append_time_ms", "log_dir", "max_timestamp",
     "max_timestamp_ms", "node_endpoints", "port", "rack", "record_errors", "session_id",
     "throttle_time_ms", "timestamp", "token_id", "total_bytes", "transaction_start_time_ms",
@@ -47,12 +47,16 @@ _ABOUT: Final = (
 _INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 
 
-def compared(response: Message, topic_names: Mapping[bytes, str]) -> Any:
-    """The parts of a response that are compared, as JSON."""
-    return json.loads(json.dumps(_plain(response, topic_names)))
+def compared(response: Message, names: Mapping[bytes, str]) -> Any:
+    """The parts of a response that are compared, as JSON.
+
+    `names` are those of topics, by topic id, and of delegation tokens, by HMAC and by the name of
+    the resource of ACLs.
+    """
+    return json.loads(json.dumps(_plain(response, names)))
 
 
-def _plain(value: Any, topic_names: Mapping[bytes, str]) -> Any:
+def _plain(value: Any, names: Mapping[bytes, str]) -> Any:
     if isinstance(value, Message):
         found = {}
         for field in value.SCHEMA.fields:
@@ -60,25 +64,27 @@ def _plain(value: Any, topic_names: Mapping[bytes, str]) -> Any:
             if field.name in _LEFT_OUT:
                 continue
             if field.name in _NUMBERS or (here not in (field.default, [])):
-                found[field.name] = _plain_field(field.name, here, topic_names)
+                found[field.name] = _plain_field(field.name, here, names)
         if found.get("name") in _INTERNAL or found.get("topic") in _INTERNAL:
             found.pop("partitions", None)
         return found
     if isinstance(value, list | tuple):
-        return sorted((_plain(item, topic_names) for item in value), key=_place)
+        return sorted((_plain(item, names) for item in value), key=_place)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     return value
 
 
-def _plain_field(name: str, value: Any, topic_names: Mapping[bytes, str]) -> Any:
-    if name == "topic_id":
-        return "" if value == ZERO_UUID else topic_names.get(bytes(value), "another")
+def _plain_field(name: str, value: Any, names: Mapping[bytes, str]) -> Any:
+    if name in ("topic_id", "hmac"):
+        return "" if value in (ZERO_UUID, b"") else names.get(bytes(value), "another")
+    if name == "resource_name":
+        return names.get(value.encode(), value)
     if name in _NUMBERS:
         return -1 if value == -1 else "n"
     if name in _LISTS:
         return None if value is None else "some" if len(value) else "none"
-    return _plain(value, topic_names)
+    return _plain(value, names)
 
 
 def _place(value: Any) -> str:

@@ -1,7 +1,7 @@
 """The state of the cluster for which the ACL matrix makes its requests, and how it is kept."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from tests.recorded.acl_matrix.answers import compared
@@ -10,13 +10,16 @@ from tests.recorded.acl_matrix.probes import (
     NEW_TOPICS,
     OPEN_TRANSACTION,
     PLAIN_BATCH,
+    TOKENS,
     TOPICS,
     TRANSACTIONS,
     Probe,
+    Token,
+    principal,
 )
-from tests.recorded.acl_matrix.situations import ADMINISTRATOR, Situation
+from tests.recorded.acl_matrix.situations import ADMIN, ADMINISTRATOR, HOST, USER, Situation, allow
 
-from odradek.model.acl import Binding
+from odradek.model.acl import Binding, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.security.acls import Requester
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -24,9 +27,15 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from odradek.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from odradek.wire.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+)
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from odradek.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -47,6 +56,7 @@ _ALLOW, _DENY = 3, 2
 _LITERAL, _PREFIXED = 3, 4
 _ANY: Final = 1
 _TXN_TIMEOUT_MS: Final = 900_000
+_PREFIX: Final = 12  # so many characters of a token's id are a prefix that no other one has
 
 
 class World(Protocol):
@@ -62,14 +72,17 @@ class MatrixCluster:
     def __init__(self, world: World) -> None:
         self._world = world
         self._topic_ids: dict[str, bytes] = {}
+        self._macs: dict[str, bytes] = {}
+        self._token_ids: dict[str, str] = {}
 
     async def answers(self, situation: Situation, probes: Sequence[Probe]) -> list[Any]:
         """The answers of all probes in a situation."""
         await self._replace_acls(situation.acls)
         found = []
         for probe in probes:
-            request = probe.request(self._topic_ids)
-            names = {topic_id: name for name, topic_id in self._topic_ids.items()}
+            ids = self._topic_ids | self._macs
+            request = probe.request(ids)
+            names = {each: name for name, each in ids.items()} | self._resources()
             try:
                 response = await self._world.ask(situation.client, request, probe.version)
                 found.append(compared(response, names))
@@ -96,6 +109,10 @@ class MatrixCluster:
             made = await self._producer_id(request)
             if transactional_id == OPEN_TRANSACTION:
                 await self._begin(made.producer_id, made.producer_epoch)
+        for name, token in TOKENS.items():
+            if token.owner != token.requester:
+                await self._replace_acls([allow(USER, token.owner, principal=token.requester)])
+            await self._create_token(name)
 
     async def resume(self) -> None:
         """Wait until a broker that has been restarted coordinates groups and transactions."""
@@ -105,6 +122,7 @@ class MatrixCluster:
             await self._commit(group)
         await self._producer_id(InitProducerIdRequest(transactional_id=None))
         await self._read_ids()
+        await self._find_tokens()
 
     async def _admin(self, request: Message, version: int | None = None) -> Any:
         return await self._world.ask(ADMINISTRATOR, request, version)
@@ -190,12 +208,69 @@ class MatrixCluster:
         }
         assert errors == {ErrorCode.NONE}
 
+    # ---------------------------------------------------------------------------- tokens
+
+    async def _create_token(self, name: str) -> None:
+        """Create a token, as its requester."""
+        token = TOKENS[name]
+        kind, _, owner = token.owner.partition(":")
+        request = CreateDelegationTokenRequest(
+            owner_principal_type=kind,
+            owner_principal_name=owner,
+            renewers=[CreatableRenewers(**principal(renewer)) for renewer in token.renewers],
+            max_lifetime_ms=-1,
+        )
+        made = await self._world.ask(Requester(token.requester, HOST), request)
+        assert not made.error_code, made
+        self._macs[name], self._token_ids[name] = bytes(made.hmac), made.token_id
+
+    async def _tokens(self) -> dict[bytes, tuple[Token, str]]:
+        """All tokens with their ids, by HMAC."""
+        answer = await self._admin(DescribeDelegationTokenRequest(owners=None))
+        return {
+            bytes(found.hmac): (
+                Token(
+                    f"{found.principal_type}:{found.principal_name}",
+                    f"{found.token_requester_principal_type}:{found.token_requester_principal_name}",
+                    tuple(f"{r.principal_type}:{r.principal_name}" for r in found.renewers),
+                ),
+                found.token_id,
+            )
+            for found in answer.tokens
+        }
+
+    def _resources(self) -> dict[bytes, str]:
+        """The names of tokens by the names of resources of their ACLs."""
+        return {
+            token_id[:length].encode(): name
+            for name, token_id in self._token_ids.items()
+            for length in (_PREFIX, None)
+        }
+
+    async def _find_tokens(self) -> None:
+        names = {token: name for name, token in TOKENS.items()}
+        for mac, (token, token_id) in (await self._tokens()).items():
+            self._macs[names[token]], self._token_ids[names[token]] = mac, token_id
+
+    async def _remove_new_tokens(self) -> None:
+        for mac, (token, _) in (await self._tokens()).items():
+            if mac not in self._macs.values():
+                request = ExpireDelegationTokenRequest(hmac=mac, expiry_time_period_ms=-1)
+                remover = ADMIN if ADMIN in token.renewers else token.owner
+                answer = await self._world.ask(Requester(remover, HOST), request)
+                _require(not answer.error_code, answer)
+
+    async def _restore_token(self, name: str) -> None:
+        if self._macs[name] not in await self._tokens():
+            await self._create_token(name)
+
     # ------------------------------------------------------------------------------ ACLs
 
     async def _replace_acls(self, acls: Sequence[Binding]) -> None:
         await self._delete_acls()
         if acls:
-            answer = await self._admin(CreateAclsRequest(creations=[_creation(a) for a in acls]))
+            creations = [_creation(acl, self._token_ids) for acl in acls]
+            answer = await self._admin(CreateAclsRequest(creations=creations))
             _require(not any(result.error_code for result in answer.results), answer)
 
     async def _delete_acls(self, principal: str | None = None) -> None:
@@ -227,6 +302,10 @@ class MatrixCluster:
                 await self._until_exists(topic)
             for topic in await self._exist(NEW_TOPICS):
                 await self._delete(topic)
+        elif what == "new tokens":
+            await self._remove_new_tokens()
+        elif what.startswith("token "):
+            await self._restore_token(what.removeprefix("token "))
         else:
             _require(not what, what)
 
@@ -253,11 +332,14 @@ class MatrixCluster:
         await self._may_create(topic, validate_only=True)
 
 
-def _creation(acl: Binding) -> AclCreation:
+def _creation(acl: Binding, token_ids: Mapping[str, str]) -> AclCreation:
     pattern, entry = acl
+    name = pattern.name
+    if pattern.resource_type is ResourceType.DELEGATION_TOKEN and name in token_ids:
+        name = token_ids[name][: _PREFIX if pattern.prefixed else None]
     return AclCreation(
         resource_type=pattern.resource_type,
-        resource_name=pattern.name,
+        resource_name=name,
         resource_pattern_type=_PREFIXED if pattern.prefixed else _LITERAL,
         principal=entry.principal,
         host=entry.host,

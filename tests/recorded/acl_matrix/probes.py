@@ -2,12 +2,15 @@
 
 The state has the topics `ta1`, `ta2`, `ta9` and `tb`, the groups `ga1`, `ga2`, `ga9` and `gb` with
 committed offsets, the transactional ids `xa1` and `xb`, and `xa2` with an open transaction. Names
-with `x` at the end (`tax`) do not exist. A request either changes nothing, because it is refused
-after its permissions have been checked or only validated, or `undo` restores the state.
+with `x` at the end (`tax`) do not exist. The delegation tokens are in `TOKENS`. A request either
+changes nothing, because it is refused after its permissions have been checked or only validated, or
+`undo` restores the state.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+from tests.recorded.acl_matrix.situations import ADMIN, ALICE, BOB
 
 from odradek.record.records import Record, build_batch
 from odradek.wire.api_keys import APIS
@@ -25,6 +28,23 @@ _OTHER_PRODUCER: Final = 987_654  # not that of any transactional id
 _KEYS: Final = {api.name: key for key, api in APIS.items()}
 
 
+class Token(NamedTuple):
+    """A delegation token: its principals tell it from the others."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...] = ()
+
+
+TOKENS: Final = {
+    "own": Token(ALICE, ALICE),
+    "renewable": Token(BOB, BOB, (ALICE,)),
+    "requested": Token(BOB, ALICE),
+    "bobs": Token(BOB, BOB),
+    "admins": Token(ADMIN, ADMIN),
+}
+
+
 class Probe(NamedTuple):
     """A request in one version, and how what it may have changed is undone."""
 
@@ -37,22 +57,22 @@ class Probe(NamedTuple):
     def __str__(self) -> str:
         return self.name
 
-    def request(self, topic_ids: Mapping[str, bytes]) -> Message:
-        """The request; topics of which it has the ids are looked up."""
-        return _made(APIS[_KEYS[self.api]].request_class, self.fields, topic_ids)
+    def request(self, ids: Mapping[str, bytes]) -> Message:
+        """The request; `ids` has the ids of topics and the HMACs of tokens, by their names."""
+        return _made(APIS[_KEYS[self.api]].request_class, self.fields, ids)
 
 
-def _made(kind: type[Message], fields: Mapping[str, Any], topic_ids: Mapping[str, bytes]) -> Any:
+def _made(kind: type[Message], fields: Mapping[str, Any], ids: Mapping[str, bytes]) -> Any:
     parts = {field.name: field.part for field in kind.SCHEMA.fields}
     made = {}
     for name, value in fields.items():
         part = parts[name]
-        if name == "topic_id":
-            made[name] = topic_ids.get(value, _UNKNOWN_ID)
+        if name in ("topic_id", "hmac"):
+            made[name] = ids.get(value, _UNKNOWN_ID)
         elif isinstance(value, Mapping) and isinstance(part, type):
-            made[name] = _made(part, value, topic_ids)
+            made[name] = _made(part, value, ids)
         elif isinstance(value, list) and isinstance(part, type):
-            made[name] = [_made(part, item, topic_ids) for item in value]
+            made[name] = [_made(part, item, ids) for item in value]
         else:
             made[name] = value
     return kind(**made)
@@ -406,10 +426,56 @@ def _brokers() -> Iterator[Probe]:
     yield Probe("", "AllocateProducerIds", 0, broker)
 
 
+def principal(text: str) -> dict[str, str]:
+    """The fields of a principal."""
+    kind, _, name = text.partition(":")
+    return {"principal_type": kind, "principal_name": name}
+
+
+def _owner(text: str) -> dict[str, str]:
+    return {f"owner_{field}": value for field, value in principal(text).items()}
+
+
+def _tokens() -> Iterator[Probe]:
+    for version in (1, 2, 3):
+        fields = {"renewers": [principal(BOB)], "max_lifetime_ms": -1}
+        yield Probe("", "CreateDelegationToken", version, fields, "new tokens")
+    for owner in (ALICE, BOB, ADMIN):
+        fields = {**_owner(owner), "renewers": [], "max_lifetime_ms": 3_600_000}
+        yield Probe(f"of {owner}", "CreateDelegationToken", 3, fields, "new tokens")
+    of_bob = {**_owner(BOB), "renewers": [principal("Group:staff")], "max_lifetime_ms": -1}
+    yield Probe("with a group as renewer", "CreateDelegationToken", 3, of_bob, "new tokens")
+    of_group = {**_owner("Group:staff"), "renewers": [principal(ADMIN)], "max_lifetime_ms": -1}
+    yield Probe("of a group", "CreateDelegationToken", 3, of_group, "new tokens")
+    for name in (*TOKENS, "unknown"):
+        fields = {"hmac": name, "renew_period_ms": -1}
+        yield Probe(f"of {name}", "RenewDelegationToken", 2, fields)
+        fields = {"hmac": name, "expiry_time_period_ms": 86_400_000}
+        yield Probe(f"of {name}", "ExpireDelegationToken", 2, fields)
+    yield Probe("", "RenewDelegationToken", 1, {"hmac": "bobs", "renew_period_ms": -1})
+    yield Probe(
+        "", "ExpireDelegationToken", 1, {"hmac": "bobs", "expiry_time_period_ms": 86_400_000}
+    )
+    for version in (1, 2, 3):
+        yield Probe("of all", "DescribeDelegationToken", version, {"owners": None})
+    for what, owners in (
+        ("of alice", [ALICE]),
+        ("of bob", [BOB]),
+        ("of two", [ALICE, ADMIN]),
+        ("of a group", ["Group:staff"]),
+        ("of nobody", []),
+    ):
+        fields = {"owners": [principal(owner) for owner in owners]}
+        yield Probe(what, "DescribeDelegationToken", 3, fields)
+    for name in ("own", "renewable"):
+        fields = {"hmac": name, "expiry_time_period_ms": -1}
+        yield Probe(f"of {name}, at once", "ExpireDelegationToken", 2, fields, f"token {name}")
+
+
 def _named() -> Iterator[Probe]:
     for family in (
         _data, _metadata, _topics, _configs, _groups, _offsets, _transactions,
-        _ends_of_transactions, _security, _cluster, _brokers,
+        _ends_of_transactions, _security, _cluster, _brokers, _tokens,
     ):  # fmt: skip
         for probe in family():
             name = f"{probe.api} v{probe.version} {probe.name}".rstrip()

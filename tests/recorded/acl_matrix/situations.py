@@ -1,7 +1,8 @@
 """The situations of the ACL matrix: the ACLs in force, and the client that sends the requests.
 
 The names of resources are short: `ta1` and `ta2` are topics with the prefix `ta`, `tb` is another
-one; `ga1` and so on are groups, `xa1` and so on transactional ids.
+one; `ga1` and so on are groups, `xa1` and so on transactional ids. An ACL on a delegation token has
+the token's name in `TOKENS` of probes.py in place of its id, or a prefix of that.
 """
 
 import random
@@ -211,6 +212,32 @@ def _open() -> Iterator[Situation]:
         yield Situation(f"open: {name}", acls, allow_if_no_acl=True)
 
 
+def _tokens() -> Iterator[Situation]:
+    """Patterns of owners of delegation tokens, and of tokens."""
+    make, see = _Op.CREATE_TOKENS, _Op.DESCRIBE_TOKENS
+    acls = {
+        "literal User:bob": (allow(USER, BOB),),
+        "create for User:bob": (allow(USER, BOB, make),),
+        "see those of User:bob": (allow(USER, BOB, see),),
+        "see those of User:alice": (allow(USER, ALICE, see),),
+        "see those of prefix User:": (allow(USER, "User:", see, prefixed=True),),
+        "see those of bob, without the type": (allow(USER, "bob", see),),
+        "create for Group:staff": (allow(USER, "Group:staff", make),),
+        "all users but User:bob": (allow(USER), deny(USER, BOB)),
+        "all users but User:alice": (allow(USER), deny(USER, ALICE)),
+        "the token bobs": (allow(TOKEN, "bobs"),),
+        "the token bobs, by a prefix": (allow(TOKEN, "bobs", prefixed=True),),
+        "all tokens but bobs": (allow(TOKEN), deny(TOKEN, "bobs")),
+        "no token of alice": (deny(TOKEN, "own"), deny(TOKEN, "requested")),
+        "a denied token of a user who may be seen": (allow(USER, BOB), deny(TOKEN, "bobs")),
+        "a token of a user who may not be seen": (allow(TOKEN, "bobs"), deny(USER, BOB)),
+    }
+    for name, found in acls.items():
+        yield Situation(f"tokens: {name}", found)
+        if not any(acl.entry.allowed for acl in found) or "User" not in name:
+            yield Situation(f"tokens: {name}, and everything else", (*_everything(TOKEN), *found))
+
+
 def _drawn() -> Iterator[Situation]:
     drawn = random.Random(39)
     for number in range(40):
@@ -251,6 +278,7 @@ def _all() -> tuple[Situation, ...]:
         *_patterns(),
         *_principals(),
         *_hosts(),
+        *_tokens(),
         *_drawn(),
         *_open(),
     ]

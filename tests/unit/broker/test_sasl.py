@@ -369,6 +369,64 @@ def test_brokers_need_a_user_name_and_a_password_for_each_other(options, reason)
     play(story, **OPTIONS)
 
 
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+BEARER_OPTION = "listener.name.secure.oauthbearer.sasl.jaas.config"
+BETWEEN_BY_BEARER = {
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "odradek.sasl.oauthbearer.unsecured.tokens": "true",
+}
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+CLAIM = "unsecuredLoginStringClaim_sub"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, f"{BEARER_OPTION} is not set; brokers log in to each other by the token of"),
+        ({BEARER_OPTION: f"{BEARER};"}, f"{BEARER_OPTION}: the login module has no option {CLAIM}"),
+        (
+            {BEARER_OPTION: f'{BEARER} clientId="a";', TOKEN_URL: "https://idp/token"},
+            "the login module has no option clientSecret; set it, or",
+        ),
+        (
+            {BEARER_OPTION: f'{BEARER} {CLAIM}="a";', TOKEN_URL: "file:///token"},
+            f"{TOKEN_URL} and claims in {BEARER_OPTION} are set: remove one",
+        ),
+        (
+            {BEARER_OPTION: f"{BEARER};", TOKEN_URL: "ldap://idp/token"},
+            f"{TOKEN_URL}=ldap://idp/token: must be an https: or a file: URL",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_brokers_need_a_bearer_token_for_each_other(options, reason):
+    async def story(live):
+        assert reason in await refused(live, **{**BETWEEN_BROKERS, **BETWEEN_BY_BEARER, **options})
+
+    play(story, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("jaas", "reason"),
+    [
+        (f'{KRB5} keyTab="k" principal="kafka/h@R";', "sasl.kerberos.service.name is not set"),
+        (f'{KRB5} principal="kafka/h@R" serviceName="kafka";', f"{KEY} needs useKeyTab=true"),
+    ],
+)
+def test_brokers_need_a_key_for_each_other(jaas, reason):
+    async def story(live):
+        options = {
+            **BETWEEN_BROKERS,
+            "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+            "sasl.enabled.mechanisms": "GSSAPI",
+            KEY: jaas,
+        }
+        assert reason in await refused(live, **options)
+
+    play(story, **OPTIONS)
+
+
 @pytest.mark.parametrize(("user", "is_warned"), [("broker", False), ("someone", True)])
 def test_the_principal_of_brokers_needs_cluster_action(user, is_warned, caplog):
     async def story(live):

@@ -144,6 +144,7 @@ READ_FOR_LISTENERS = {
     "sasl.jaas.config",
     "odradek.sasl.oauthbearer.unsecured.tokens",
     "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.token.endpoint.url",
     "sasl.kerberos.principal.to.local.rules",
     "sasl.kerberos.service.name",
     "sasl.oauthbearer.clock.skew.seconds",

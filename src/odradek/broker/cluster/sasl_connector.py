@@ -12,7 +12,7 @@ second state in which a channel must not be used.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.peers import PeerError, exchange
@@ -38,11 +38,24 @@ class BrokerLogin(NamedTuple):
 
     mechanism: str
     jaas_config: str
-    option: str  # the name of the option that has `jaas_config`
-    user: str
+    remedy: str  # what has to be so that others accept it
+    user: str | None  # None: a bearer token says it
+    token_url: str | None = None
+    kerberos_service: str | None = None
+    token: Callable[[Security], Awaitable[str]] | None = None  # what gets the bearer token
 
     def __repr__(self) -> str:
         return f"BrokerLogin({self.mechanism}, {self.user!r})"
+
+    def settings(self) -> Security:
+        """The settings of a client that logs in so."""
+        return Security(
+            protocol="SASL_PLAINTEXT",
+            mechanism=self.mechanism,
+            jaas_config=self.jaas_config,
+            token_url=self.token_url,
+            kerberos_service=self.kerberos_service,
+        )
 
 
 class SaslConnector:
@@ -83,19 +96,26 @@ class SaslConnector:
             raise TypeError(f"{type(protocol).__name__} cannot log in")
         login = self._login()
         try:
-            await self._log_in(login, protocol, f"{host}:{port}")
-        except (AuthenticationError, SettingsError) as error:
+            await self._log_in(login, protocol, host, port)
+        except AuthenticationError as error:
             protocol.close()
-            self._note(login, host, port, str(error))
+            user = "" if login.user is None else f" as {login.user!r}"
+            what = f"the broker at {host}:{port} refuses this broker's log-in{user}"
+            self._note(login, host, port, f"{what} with {login.mechanism}: {error}")
             raise PeerError(f"{host}:{port} refuses the log-in: {error}") from None
+        except SettingsError as error:
+            protocol.close()
+            what = f"this broker cannot log in to the one at {host}:{port}"
+            self._note(login, host, port, f"{what} with {login.mechanism}: {error}")
+            raise PeerError(f"no log-in to {host}:{port}: {error}") from None
         except BaseException:
             protocol.close()
             raise
         self._logged.pop((host, port), None)
         return protocol
 
-    async def _log_in(self, login: BrokerLogin, channel: Channel, name: str) -> None:
-        began_ms, lifetime_ms = self._monotonic_ms(), 0
+    async def _log_in(self, login: BrokerLogin, channel: Channel, host: str, port: int) -> None:
+        began_ms, lifetime_ms, name = self._monotonic_ms(), 0, f"{host}:{port}"
 
         async def send(token: bytes) -> bytes:
             nonlocal lifetime_ms
@@ -116,10 +136,9 @@ class SaslConnector:
             raise AuthenticationError(
                 f"{_name_of(offered.error_code)}: it has {', '.join(offered.mechanisms) or 'none'}"
             )
-        security = Security(
-            protocol="SASL_PLAINTEXT", mechanism=login.mechanism, jaas_config=login.jaas_config
+        await authenticate(
+            login.settings(), send, compute=self._compute, host=host, token=login.token
         )
-        await authenticate(security, send, compute=self._compute)
         if lifetime_ms:
             channel.stale_ms = MonotonicMs(began_ms + int(lifetime_ms * _SESSION_SHARE))
 
@@ -143,20 +162,16 @@ class SaslConnector:
         self._worker.run(outcome, done)
         return await future
 
-    def _note(self, login: BrokerLogin, host: str, port: int, reason: str) -> None:
-        what = (
-            f"the broker at {host}:{port} refuses this broker's log-in as {login.user!r} with "
-            f"{login.mechanism}: {reason}"
-        )
+    def _note(self, login: BrokerLogin, host: str, port: int, what: str) -> None:
         self._refused(host, what)
-        if self._logged.get((host, port)) == reason:
+        if self._logged.get((host, port)) == what:
             return  # logged once, until it changes or a log-in succeeds
-        self._logged[host, port] = reason
+        self._logged[host, port] = what
         log.error(
-            "%s; nothing is replicated from it and no request is sent to it until the user and its "
-            "password are the same in %s here and on that broker; further refusals are not logged",
+            "%s; nothing is replicated from it and no request is sent to it until %s; further "
+            "refusals are not logged",
             what,
-            login.option,
+            login.remedy,
         )
 
 

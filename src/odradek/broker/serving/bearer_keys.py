@@ -12,25 +12,18 @@ verified in the worker's.
 import asyncio
 import logging
 import pathlib
-import ssl
-import threading
-import urllib.request
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from http.client import HTTPException
-from typing import Any, Final, NamedTuple
-from urllib.error import HTTPError
+from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from odradek.model.clock import Clock
 from odradek.model.errors import OdradekError
+from odradek.net.https import BYTES_MAX, fetch, in_thread
 from odradek.security.sasl.bearer_tokens import UNKNOWN_KEY, ClaimRules, JwksError, JwksTokens
 from odradek.security.sasl.oauthbearer import BearerToken, TokenRefused
 
 log = logging.getLogger(__name__)
 EARLY_MS: Final = 60_000  # between two readings because of unknown keys
-_BYTES_MAX: Final = 1 << 20
-_TIMEOUT_S: Final = 10.0  # without a byte
 _TOTAL_S: Final = 30.0
 
 
@@ -126,11 +119,6 @@ class BearerKeys:
                 return
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Refuse: the keys are at the URL that is configured, or nowhere."""
-
-
 def read_url(url: str) -> str:
     """The text of a key set at a `file:` or `https:` URL.
 
@@ -141,24 +129,18 @@ def read_url(url: str) -> str:
     try:
         if parts.scheme == "file":
             with pathlib.Path(unquote(parts.path)).open("rb") as file:
-                data = file.read(_BYTES_MAX + 1)
+                data = file.read(BYTES_MAX + 1)
+            if len(data) > BYTES_MAX:
+                raise KeysError(f"{url}: more than {BYTES_MAX} bytes")
         elif parts.scheme == "https":
-            tls = urllib.request.HTTPSHandler(context=ssl.create_default_context())
-            opener = urllib.request.build_opener(_NoRedirect, tls)
-            with opener.open(url, timeout=_TIMEOUT_S) as response:
-                data = response.read(_BYTES_MAX + 1)
+            data = fetch(url)
         else:
             raise KeysError(
                 f"{url}: must be a file: or https: URL, because whoever can change the keys on "
                 "their way can log in as everybody"
             )
-    except HTTPError as error:
-        error.close()  # it keeps the connection
+    except (OSError, ValueError) as error:
         raise KeysError(f"{url}: {error}") from None
-    except (OSError, ValueError, HTTPException) as error:
-        raise KeysError(f"{url}: {error}") from None
-    if len(data) > _BYTES_MAX:
-        raise KeysError(f"{url}: more than {_BYTES_MAX} bytes")
     return data.decode(errors="replace")
 
 
@@ -178,29 +160,16 @@ class ThreadReader:
         """
         if self._is_reading:
             raise KeysError(f"{url}: the former attempt has not ended")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[str | KeysError] = loop.create_future()
 
-        def end(outcome: str | KeysError) -> None:
-            self._is_reading = False
-            if not future.done():
-                future.set_result(outcome)
-
-        def work() -> None:
+        def work() -> str:
             try:
-                outcome: str | KeysError = self._read(url)
-            except KeysError as error:
-                outcome = error
-            with suppress(RuntimeError):  # the loop is closed: the broker has stopped
-                loop.call_soon_threadsafe(end, outcome)
+                return self._read(url)
+            finally:
+                self._is_reading = False
 
         self._is_reading = True
-        threading.Thread(target=work, name="keys", daemon=True).start()
         try:
             async with asyncio.timeout(self._total_s):
-                outcome = await future
+                return await in_thread(work, name="keys")
         except TimeoutError:
             raise KeysError(f"{url}: not read within {self._total_s:g} s") from None
-        if isinstance(outcome, KeysError):
-            raise outcome
-        return outcome

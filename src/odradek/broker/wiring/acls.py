@@ -79,8 +79,9 @@ def _warn_of_refused_brokers(config: BrokerConfig, authorizer: AclAuthorizer) ->
 
 
 def _principal_of_brokers(config: BrokerConfig) -> str | None:
-    """The principal of this broker to others; None: a certificate says it."""
+    """The principal of this broker to others; None: a certificate or a token says it."""
     protocol = protocol_between_brokers(config)
     if uses_sasl(protocol):
-        return f"User:{broker_login(config).user}"
+        user = broker_login(config).user
+        return None if user is None else f"User:{user}"
     return ANONYMOUS if protocol == "PLAINTEXT" else None

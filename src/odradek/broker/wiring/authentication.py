@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from odradek.broker.incidents import Incidents
 from odradek.broker.serving.authentication import Authentication
@@ -21,16 +22,28 @@ from odradek.broker.wiring.options import security_protocols_of
 from odradek.broker.world import World
 from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
 from odradek.config.option import as_number, as_words
-from odradek.model.clock import read_clocks
+from odradek.model.clock import WallMs, read_clocks
 from odradek.model.errors import StartupError
 from odradek.net.channel import Connector
 from odradek.net.server import Server
 from odradek.net.tls.connector import TlsConnector
 from odradek.net.turns import Turns
+from odradek.security.sasl.bearer_login import (
+    BearerLoginError,
+    is_unsecured,
+    subject_of,
+    token_request,
+    unsecured_token,
+)
 from odradek.security.sasl.exchange import SaslRules
 from odradek.security.sasl.gssapi import GssapiServer
 from odradek.security.sasl.jaas import JaasError, LoginModule, parse_jaas
-from odradek.security.sasl.kerberos_names import KerberosNameError, parse_rules, short_name
+from odradek.security.sasl.kerberos_names import (
+    KerberosNameError,
+    NameRule,
+    parse_rules,
+    short_name,
+)
 from odradek.security.sasl.oauthbearer import OAuthBearerServer, Validate
 from odradek.security.sasl.plain import PlainServer, plain_users
 from odradek.security.sasl.scram import SCRAM_HASHES, ScramServer, TokenCredential
@@ -41,6 +54,8 @@ if TYPE_CHECKING:
 
 BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
 JAAS_CONFIG: Final = "sasl.jaas.config"
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+KERBEROS_SERVICE: Final = "sasl.kerberos.service.name"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 _CALLBACK_HANDLER: Final = "sasl.server.callback.handler.class"
@@ -170,9 +185,18 @@ def connector_of(
         return network
     from odradek.broker.cluster.sasl_connector import SaslConnector  # noqa: PLC0415 - with ssl
 
+    token = None
+    if str(first.values[BETWEEN_BROKERS]) == OAUTHBEARER:
+        from odradek.client.security.bearer import BearerTokens  # noqa: PLC0415 - with urllib
+
+        token = BearerTokens(world.clock.wall_ms).token
+
+    def login() -> "BrokerLogin":
+        return broker_login(config())._replace(token=token)
+
     return SaslConnector(
         network,
-        lambda: broker_login(config()),
+        login,
         worker=world.worker or LoopWorker(world.loop),
         monotonic_ms=world.clock.monotonic_ms,
         refused=refused,
@@ -201,18 +225,79 @@ def broker_login(config: BrokerConfig) -> "BrokerLogin":
             f"{BETWEEN_BROKERS}={mechanism}: brokers connect to each other over listener "
             f"{listener}, whose mechanisms are {', '.join(enabled)}: set it to one of them"
         )
-    if mechanism in (OAUTHBEARER, GSSAPI):
-        raise StartupError(
-            f"{BETWEEN_BROKERS}={mechanism}: brokers log in to each other by PLAIN or SCRAM here"
-        )
+    if mechanism == OAUTHBEARER:
+        return _bearer_login(config, listener)
+    if mechanism == GSSAPI:
+        return _gssapi_login(config, listener)
     needs = "brokers log in to each other by its username and password"
     module = login_module(config, listener, mechanism, needs=needs)
     option = mechanism_option(listener, mechanism, JAAS_CONFIG)
     missing = [name for name in ("username", "password") if not module.options.get(name)]
     if missing:
         raise StartupError(f"{option} has no {' and no '.join(missing)}: {needs}")
+    remedy = f"the user and its password are the same in {option} here and on that broker"
     return BrokerLogin(
-        mechanism, str(config.values[option]), option=option, user=module.options["username"]
+        mechanism, str(config.values[option]), remedy=remedy, user=module.options["username"]
+    )
+
+
+def _bearer_login(config: BrokerConfig, listener: str) -> "BrokerLogin":
+    from odradek.broker.cluster.sasl_connector import BrokerLogin  # noqa: PLC0415 - with ssl
+
+    needs = f"brokers log in to each other by the token of {TOKEN_URL} or of its claims"
+    options = login_module(config, listener, OAUTHBEARER, needs=needs).options
+    name = mechanism_option(listener, OAUTHBEARER, JAAS_CONFIG)
+    url = config.for_listener(listener, TOKEN_URL)
+    scheme = "" if url is None else urlsplit(str(url)).scheme
+    try:
+        if url is None:
+            unsecured_token(options, WallMs(0))
+        elif scheme == "https":
+            token_request(options)
+    except BearerLoginError as error:
+        raise StartupError(
+            f"{name}: {error}; set it, or {TOKEN_URL} to a file with a token"
+        ) from None
+    if scheme not in ("", "https", "file"):
+        raise StartupError(f"{TOKEN_URL}={url}: must be an https: or a file: URL")
+    if url is not None and is_unsecured(options):
+        raise StartupError(f"{TOKEN_URL} and claims in {name} are set: remove one")
+    return BrokerLogin(
+        OAUTHBEARER,
+        str(config.values[name]),
+        remedy=f"that broker accepts the token of {name if url is None else TOKEN_URL}",
+        user=subject_of(options) if url is None else None,
+        token_url=None if url is None else str(url),
+    )
+
+
+def _gssapi_login(config: BrokerConfig, listener: str) -> "BrokerLogin":
+    from odradek.broker.cluster.sasl_connector import BrokerLogin  # noqa: PLC0415 - with ssl
+
+    needs = "brokers log in to each other by the key of its keytab"
+    options = login_module(config, listener, GSSAPI, needs=needs).options
+    name = mechanism_option(listener, GSSAPI, JAAS_CONFIG)
+    missing = [each for each in ("keyTab", "principal") if not options.get(each)]
+    if missing or options.get("useKeyTab", "").lower() != "true":
+        raise StartupError(f"{name} needs useKeyTab=true, keyTab and principal: {needs}")
+    service = config.for_listener(listener, KERBEROS_SERVICE) or options.get("serviceName")
+    if not service:
+        raise StartupError(
+            f"{KERBEROS_SERVICE} is not set: it is the first part of the principals that the "
+            f"brokers have in {name}"
+        )
+    principal = options["principal"]
+    realm = principal.partition("@")[2]
+    try:
+        user = short_name(principal, _local_rules(config, listener), realm)
+    except KerberosNameError as error:
+        raise StartupError(f"listener {listener}: GSSAPI: {error}") from None
+    return BrokerLogin(
+        GSSAPI,
+        str(config.values[name]),
+        remedy=f"that broker has the principal {service}/HOST, with the host that it advertises",
+        user=user,
+        kerberos_service=str(service),
     )
 
 
@@ -332,18 +417,23 @@ def _gssapi_server(config: BrokerConfig, listener: str) -> Callable[[], SaslServ
     service, _, realm = principal.partition("@")
     if not realm or "/" not in service or not keytab:
         raise StartupError(f"{name} needs keyTab, and a principal of the form kafka/host@REALM")
-    expected = config.for_listener(listener, "sasl.kerberos.service.name")
+    expected = config.for_listener(listener, KERBEROS_SERVICE)
     if expected is not None and expected != service.partition("/")[0]:
         raise StartupError(
             f"{name}: {principal}: sasl.kerberos.service.name is {expected}: set one like the other"
         )
-    local_rules = as_words(config.for_listener(listener, "sasl.kerberos.principal.to.local.rules"))
     try:
-        rules = parse_rules(local_rules)
+        rules = _local_rules(config, listener)
         begin = acceptor(principal, keytab.removeprefix("file:"))
     except (KerberosNameError, GssUnavailableError) as error:
         raise StartupError(f"listener {listener}: GSSAPI: {error}") from None
     return lambda: _InWorker(GssapiServer(begin(), lambda client: short_name(client, rules, realm)))
+
+
+def _local_rules(config: BrokerConfig, listener: str) -> list[NameRule]:
+    """The rules that make users of Kerberos principals; raises KerberosNameError."""
+    texts = config.for_listener(listener, "sasl.kerberos.principal.to.local.rules")
+    return parse_rules(as_words(texts))
 
 
 def _refuse_callback_handler(config: BrokerConfig, listener: str, mechanism: str) -> None:

@@ -1,12 +1,9 @@
 """TLS contexts of clients, and SASL authentication over Kafka's requests."""
 
-import pathlib
-import re
 import secrets
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from odradek.client.security.jaas import credentials
 from odradek.client.security.scram import ScramError, ScramExchange
@@ -17,7 +14,6 @@ from odradek.security.sasl.scram import SCRAM_HASHES
 from odradek.security.tls.stores import TlsError
 
 _NONCE_BYTES: Final = 18
-_TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 
 
 class AuthenticationError(OdradekError):
@@ -59,16 +55,23 @@ async def _at_once(work: Callable[[], bytes]) -> bytes:
 
 
 async def authenticate(
-    security: Security, send: Send, *, compute: Compute = _at_once, host: str = ""
+    security: Security,
+    send: Send,
+    *,
+    compute: Compute = _at_once,
+    host: str = "",
+    token: Callable[[Security], Awaitable[str]] | None = None,
 ) -> None:
     """Authenticate with the mechanism of the settings. `host` is the broker's name for Kerberos.
 
+    `token` returns the bearer token; by default one is requested.
+
     Raises:
-        AuthenticationError: the broker refuses, or does not prove that it knows the password.
+        AuthenticationError: the broker refuses, or does not prove that it has the password.
         SettingsError: `sasl.jaas.config` has no user name and password, or there is no token.
     """
     if security.mechanism == "OAUTHBEARER":
-        await _send_bearer(bearer_token(security.token_url), send)
+        await _log_in_by_bearer(security, send, token)
         return
     if security.mechanism == "GSSAPI":
         await _log_in_by_gssapi(security, send, host)
@@ -99,30 +102,16 @@ async def _log_in_by_gssapi(security: Security, send: Send, host: str) -> None:
         raise AuthenticationError(f"GSSAPI: {error}") from None
 
 
-async def _send_bearer(token: str, send: Send) -> None:
+async def _log_in_by_bearer(
+    security: Security, send: Send, get: Callable[[Security], Awaitable[str]] | None
+) -> None:
     """Send a bearer token (RFC 7628)."""
+    if get is None:
+        from odradek.client.security.bearer import new_token  # noqa: PLC0415 - with urllib
+
+        get = new_token
+    token = await get(security)
     error = await send(f"n,,\1auth=Bearer {token}\1\1".encode())
     if error:
         await send(b"\1")  # the broker fails the exchange, with the error as its text
         raise AuthenticationError(f"OAUTHBEARER: {error.decode(errors='replace')[:200]}")
-
-
-def bearer_token(url: str | None) -> str:
-    """The token in the file that `sasl.oauthbearer.token.endpoint.url` names.
-
-    Raises:
-        SettingsError: it is not set, is another URL than of a file, or the file has no token.
-    """
-    option = "sasl.oauthbearer.token.endpoint.url"
-    parts = urlsplit(url or "")
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise SettingsError(
-            f"{option}={url}: must be file:///PATH; another program has to put the token there"
-        )
-    try:
-        text = pathlib.Path(unquote(parts.path)).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{option}={url}: {error}") from None
-    if not _TOKEN.fullmatch(text):
-        raise SettingsError(f"{option}={url}: the file has no bearer token alone")
-    return text

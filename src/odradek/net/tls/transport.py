@@ -8,9 +8,9 @@ socket's own buffer, and a failed handshake reaches neither the connection nor t
 * the connection is made before the handshake: connection limits, rates and the idle time-out hold
   from the first byte on, and a handshake that is not completed in time ends the connection;
 * received bytes go through one buffer of all connections (`Scratch`) into OpenSSL at once. The
-  socket is not read while the connection is paused, so at most `SCRATCH_BYTES` wait decrypted or
+  socket is not read while the connection is paused, so at most `RECEIVED_BYTES` wait decrypted or
   encrypted;
-* bytes are encrypted when the socket takes them, in pieces: OpenSSL's buffer keeps its largest
+* bytes are encrypted when the socket takes them, in parts: OpenSSL's buffer keeps its largest
   size. What waits is what the connection has written, and `get_write_buffer_size` counts it all;
 * handshakes of a server are worked on one in each iteration of the event loop (`soon`): one with
   an RSA key takes a millisecond.
@@ -26,8 +26,13 @@ from typing import Any, Final, cast
 
 from odradek.net.connection import Chunk
 
-SCRATCH_BYTES: Final = 32 * 1024
-_PIECE_BYTES: Final = 128 * 1024
+# Received in one call if the connection has no more room than that; one that receives large frames
+# has. So at most this, and a part of a record of TLS, waits while the connection is paused.
+RECEIVED_BYTES: Final = 32 * 1024
+RECEIVED_BYTES_MAX: Final = 256 * 1024
+# OpenSSL's buffers keep their largest size: received bytes go through one in parts of this size,
+# and written ones through the other.
+_PART_BYTES: Final = 64 * 1024
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 _HANDSHAKE_RECORD: Final = 0x16
 _CLOSED_BY_PEER: Final = (
@@ -47,7 +52,7 @@ class Scratch:
     """The buffer into which sockets write. Its content is used before another socket writes."""
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(SCRATCH_BYTES))
+        self.view = memoryview(bytearray(RECEIVED_BYTES_MAX))
 
 
 def _at_once(work: Callable[[], None]) -> None:
@@ -66,11 +71,13 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         "_has_begun",
         "_incoming",
         "_is_full",
+        "_is_over",
         "_is_paused",
         "_is_scheduled",
         "_outgoing",
         "_peer_is_slow",
         "_received_first",
+        "_room",
         "_scratch",
         "_server_host",
         "_server_side",
@@ -116,6 +123,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._received_first = False
+        self._room: memoryview | None = None  # of the connection, for what is received now
+        self._is_over = False  # the peer has sent close_notify
         self._is_scheduled = False  # a step of the handshake, or reading what has been received
         self._is_paused = False  # the connection does not read
         self._is_full = False  # the socket does not take more
@@ -141,14 +150,18 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if is_made:
             self.inner.connection_lost(exc)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - a hint
-        return self._scratch.view
+    def get_buffer(self, sizehint: int) -> memoryview:
+        size = RECEIVED_BYTES
+        if self._state is _TlsState.OPEN:
+            self._room = room = cast("memoryview", self.inner.get_buffer(sizehint))
+            size = max(size, len(room) - self._incoming.pending)
+        return self._scratch.view[:size]
 
     def buffer_updated(self, nbytes: int) -> None:
         received = self._scratch.view[:nbytes]
-        if self._state is _TlsState.OPEN:
-            self._incoming.write(received)
-            self._read()
+        room, self._room = self._room, None
+        if room is not None and self._state is _TlsState.OPEN:
+            self._decrypt(received, room)
         elif self._state is _TlsState.HANDSHAKE:
             self._received_in_handshake(received)
 
@@ -211,11 +224,19 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._incoming.pending
 
     def write(self, data: Chunk) -> None:
-        if self._state in (_TlsState.CLOSING, _TlsState.CLOSED) or not data:
+        is_open = self._state is _TlsState.OPEN
+        if is_open and not self._backlog and not self._is_full and 0 < len(data) <= _PART_BYTES:
+            try:  # without the backlog: most responses are small
+                data = data[self._tls.write(data) :]
+            except ssl.SSLError:  # raised again in `_encrypt`
+                pass
+            else:
+                self._send()
+        if not data or not (is_open or self._state is _TlsState.HANDSHAKE):
             return
         self._backlog.append(memoryview(data))
         self._backlog_bytes += len(data)
-        if self._state is _TlsState.OPEN and not self._is_full:
+        if is_open and not self._is_full:
             self._encrypt()
 
     def close(self) -> None:
@@ -263,7 +284,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 )
                 return
         self._incoming.write(received)
-        if self._incoming.pending > SCRATCH_BYTES and self._transport is not None:
+        if self._incoming.pending > RECEIVED_BYTES and self._transport is not None:
             self._transport.pause_reading()
         self._schedule(self._soon, self._shake_hands)
 
@@ -332,31 +353,61 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._is_paused and transport is not None and not transport.is_closing():
             transport.resume_reading()
 
-    def _read(self) -> None:
-        """Pass on what has been received, until the connection pauses."""
-        inner = self.inner
-        read = cast("Callable[[int, memoryview], int]", self._tls.read)
-        more, is_over = True, False
+    def _decrypt(self, received: memoryview, room: memoryview) -> None:
+        """Pass on what has been received now: all of it, if `room` is as large."""
+        filled = 0
         try:
-            while more and self._state is _TlsState.OPEN and not self._is_paused:
-                buffer = memoryview(cast("bytearray", inner.get_buffer(-1)))
-                room, filled = len(buffer), 0
-                try:
-                    while filled < room and not is_over:
-                        count = read(room - filled, buffer[filled:])
-                        filled += count
-                        is_over = not count  # close_notify
-                except ssl.SSLWantReadError:
-                    more = False
-                if filled:
-                    inner.buffer_updated(filled)
-                if is_over:
-                    self.close()
+            for begin in range(0, len(received), _PART_BYTES):
+                self._incoming.write(received[begin : begin + _PART_BYTES])
+                filled = self._fill(room, filled)
         except ssl.SSLError:
             self.abort()
             return
+        self._pass_on(filled)
+        if filled == len(room):
+            self._read()
+
+    def _read(self) -> None:
+        """Pass on what had been received, until the connection pauses."""
+        filled = size = 0
+        while filled == size and self._state is _TlsState.OPEN and not self._is_paused:
+            room = cast("memoryview", self.inner.get_buffer(-1))
+            size = len(room)
+            try:
+                filled = self._fill(room, 0)
+            except ssl.SSLError:
+                self.abort()
+                return
+            self._pass_on(filled)
+
+    def _fill(self, room: memoryview, filled: int) -> int:
+        """Decrypt into `room` from `filled` on. Returns the end of what it holds now.
+
+        Raises:
+            ssl.SSLError: the peer does not follow the protocol.
+        """
+        size, incoming = len(room), self._incoming
+        read = cast("Callable[[int, memoryview], int]", self._tls.read)
+        try:
+            while filled < size:
+                count = read(size - filled, room[filled:] if filled else room)
+                if not count:
+                    self._is_over = True
+                    break
+                filled += count
+                if not incoming.pending:  # a read of nothing costs an exception
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        return filled
+
+    def _pass_on(self, filled: int) -> None:
+        if filled:
+            self.inner.buffer_updated(filled)
         if self._outgoing.pending:  # an answer to a key update
             self._send()
+        if self._is_over:
+            self.close()
 
     # ------------------------------------------------------------------------ writing
 
@@ -366,9 +417,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         try:
             while backlog and not self._is_full:
                 piece = backlog[0]
-                written = self._tls.write(piece[:_PIECE_BYTES])
+                size = len(piece)
+                written = self._tls.write(piece if size <= _PART_BYTES else piece[:_PART_BYTES])
                 self._backlog_bytes -= written
-                if written == len(piece):
+                if written == size:
                     backlog.popleft()
                 else:
                     backlog[0] = piece[written:]

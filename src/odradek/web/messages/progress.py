@@ -25,9 +25,9 @@ from odradek.model.errors import OdradekError
 
 _VERSION: Final = 1
 _CURSOR_BYTES_MAX: Final = 1 << 20  # decompressed
-_RANGES_MAX: Final = 100
-_OFFSET_MAX: Final = (1 << 63) - 1
-PARTITIONS_MAX: Final = 1_000
+_RANGES_MAX: Final = 20
+OFFSET_MAX: Final = (1 << 63) - 1
+PARTITIONS_MAX: Final = 400  # a cursor fits into a URL
 
 
 class CursorError(OdradekError):
@@ -209,6 +209,6 @@ def _ranges(rows: list[Any]) -> tuple[UnsearchedRange, ...]:
 
 
 def _number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _OFFSET_MAX:
+    if type(value) is not int or not 0 <= value <= OFFSET_MAX:
         raise ValueError
     return value

@@ -15,7 +15,12 @@ from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
-from odradek.web.messages.progress import PARTITIONS_MAX, PartitionProgress, SearchProgress
+from odradek.web.messages.progress import (
+    OFFSET_MAX,
+    PARTITIONS_MAX,
+    PartitionProgress,
+    SearchProgress,
+)
 from odradek.web.messages.query import AtOffset, AtTime, Bound, Query, QueryError
 from odradek.web.messages.scan import open_transactions
 
@@ -70,15 +75,15 @@ class SearchRanges:
         sizes = [each.bytes for each in self.ranges]
         return _UNKNOWN if _UNKNOWN in sizes else sum(sizes)
 
-    def progress(self, query: Query) -> SearchProgress:
-        """The state of the search before its first slice."""
+    def progress(self, query: Query, *, follows: bool = False) -> SearchProgress:
+        """The state of the search before its first slice; with `follows`, of one without an end."""
         return SearchProgress(
             query.digest,
             self.started_ms,
             {
                 each.partition: PartitionProgress(
                     start=each.start,
-                    end=max(each.start, each.end),
+                    end=OFFSET_MAX if follows else max(each.start, each.end),
                     position=each.start,
                     error=each.error,
                 )

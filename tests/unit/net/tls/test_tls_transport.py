@@ -12,7 +12,7 @@ from odradek.net.server import RealNetwork
 from odradek.net.tls import transport as tls_transport
 from odradek.net.tls.connector import TlsConnector
 from odradek.net.tls.context import TlsOptions, client_context, server_tls
-from odradek.net.tls.transport import SCRATCH_BYTES, Scratch, TlsTransport
+from odradek.net.tls.transport import RECEIVED_BYTES, RECEIVED_BYTES_MAX, Scratch, TlsTransport
 from odradek.security.tls.stores import KeyStore
 
 HOST = "127.0.0.1"
@@ -38,6 +38,7 @@ class Inner(asyncio.BufferedProtocol):
     def __init__(self, room=1 << 16):
         self.buffer = bytearray(room)
         self.received = bytearray()
+        self.updates = []
         self.transport = None
         self.is_slow = False
         self.changed = asyncio.Event()
@@ -50,6 +51,7 @@ class Inner(asyncio.BufferedProtocol):
         return memoryview(self.buffer)
 
     def buffer_updated(self, nbytes):
+        self.updates.append(nbytes)
         self.received += self.buffer[:nbytes]
         self.changed.set()
 
@@ -190,7 +192,7 @@ def test_a_paused_connection_keeps_little_and_then_receives_all(authority):
         # The socket's buffers are full, and the client has been notified.
         await client.until(lambda: client.is_slow)
         assert not server.received
-        assert server.transport.pending_bytes <= SCRATCH_BYTES
+        assert server.transport.pending_bytes <= RECEIVED_BYTES
         server.transport.resume_reading()
         await server.until(lambda: len(server.received) == len(data))
         assert server.received == data
@@ -216,6 +218,51 @@ def test_a_connection_that_pauses_after_each_read_receives_everything(authority)
         server.buffer_updated = updated
         client.transport.write(b"x" * 200_000)
         await server.until(lambda: len(server.received) == 200_000)
+        client.transport.abort()
+        await server.lost
+        listener.listening.close()
+
+    play(story)
+
+
+@pytest.mark.parametrize("room", [1 << 10, 1 << 20])
+def test_as_much_is_received_at_once_as_the_connection_has_room_for(authority, room):
+    async def story():
+        listener = await serving(authority, room=room)
+        client = await connect(listener, client_context(options(authority)))
+        (server,) = listener.accepted
+        size = len(server.transport.get_buffer(-1))
+        assert size == {1 << 10: RECEIVED_BYTES, 1 << 20: RECEIVED_BYTES_MAX}[room]
+        data = bytes(range(256)) * (8 << 10)
+        client.transport.write(data)
+        await server.until(lambda: len(server.received) == len(data))
+        assert server.received == data
+        assert min(RECEIVED_BYTES, room) <= max(server.updates) <= RECEIVED_BYTES_MAX
+        client.transport.abort()
+        await server.lost
+        listener.listening.close()
+
+    play(story)
+
+
+def test_a_connection_with_much_room_that_pauses_keeps_a_part_of_a_record_only(authority):
+    async def story():
+        listener = await serving(authority, room=1 << 20)
+        client = await connect(listener, client_context(options(authority)))
+        (server,) = listener.accepted
+        keep, waiting = server.buffer_updated, []
+
+        def updated(count):
+            keep(count)
+            server.transport.pause_reading()
+            waiting.append(server.transport.pending_bytes)
+            asyncio.get_running_loop().call_soon(server.transport.resume_reading)
+
+        server.buffer_updated = updated
+        client.transport.write(bytes(4 << 20))
+        await server.until(lambda: len(server.received) == 4 << 20)
+        assert max(server.updates) > RECEIVED_BYTES
+        assert max(waiting) < 17 << 10
         client.transport.abort()
         await server.lost
         listener.listening.close()

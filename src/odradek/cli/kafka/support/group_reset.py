@@ -6,7 +6,7 @@ The scenarios and messages are those of Kafka 3.9.
 import csv
 import io
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import odradek.client.admin.topics as admin
@@ -23,8 +23,21 @@ from odradek.cli.kafka.support.flags import Flags, Parser, to_integer
 from odradek.cli.kafka.support.java import hash_order, partition_hash, split, string_hash
 from odradek.cli.kafka.support.json_files import read_text
 from odradek.client.admin.groups import commit_offsets, committed_offsets, describe_group
+from odradek.client.admin.offset_reset import (
+    RESETTABLE,
+    NoCommittedOffsetError,
+    Offsets,
+    Scenario,
+    ShiftBy,
+    ToCurrent,
+    ToEarliest,
+    ToLatest,
+    ToOffsets,
+    ToTime,
+    duration_ms,
+    new_offsets,
+)
 from odradek.client.cluster import Cluster
-from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
@@ -36,8 +49,6 @@ _LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 # Java's admin client reports this without a request.
 _NO_NAME: Final = "The given topic name '' cannot be represented in a request."
-
-Offsets = dict[TopicPartition, int]
 
 
 async def reset_offsets(
@@ -52,7 +63,7 @@ async def reset_offsets(
     reset: dict[str, Offsets] = {}
     for group_id in hash_order(groups, string_hash):
         state = (await describe_group(cluster, group_id)).state
-        if state not in ("Empty", "Dead"):
+        if state not in RESETTABLE:
             print(
                 f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "
                 f"but the current state is {state}."
@@ -147,73 +158,49 @@ async def _prepare(
     parser: Parser,
     flags: Flags,
 ) -> Offsets:
-    if flags.has("to-earliest") or flags.has("to-latest"):
-        spec = EARLIEST if flags.has("to-earliest") else LATEST
-        return await _listed(cluster, partitions, spec)
-    if flags.has("to-datetime"):
-        return await _at(cluster, partitions, _datetime_ms(flags.text("to-datetime")))
-    if flags.has("by-duration"):
-        return await _at(cluster, partitions, _ago_ms(flags.text("by-duration")))
-    if flags.has("to-current"):
-        committed = await committed_offsets(cluster, group_id)
-        current = {p: committed[p].offset for p in partitions if p in committed}
-        rest = [p for p in partitions if p not in committed]
-        return current | await _listed(cluster, rest, LATEST)
-    return await _within(cluster, await _wanted(cluster, group_id, partitions, parser, flags))
-
-
-async def _wanted(
-    cluster: Cluster,
-    group_id: str,
-    partitions: Sequence[TopicPartition],
-    parser: Parser,
-    flags: Flags,
-) -> Offsets:
-    """The requested offsets, which may be out of bounds."""
-    if (offset := flags.integer("to-offset", bits=64)) is not None:
-        return dict.fromkeys(partitions, offset)
-    if (by := flags.integer("shift-by", bits=64)) is not None:
-        return await _shifted(cluster, group_id, partitions, by)
-    if not flags.has("from-file"):
-        names = ", ".join(f"[{name}]" for name in SCENARIOS)
-        parser.fail(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
-    return _planned(group_id, flags)
-
-
-async def _listed(cluster: Cluster, partitions: Collection[TopicPartition], spec: int) -> Offsets:
-    listed = await try_to_list_offsets(cluster, dict.fromkeys(partitions, spec))
-    return {partition: _offset(found) for partition, found in listed.items()}
-
-
-def _offset(listed: ListedOffset | ApiError) -> int:
-    if isinstance(listed, ApiError):
-        raise listed
-    return listed.offset
-
-
-async def _at(cluster: Cluster, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
-    """The offset of the first record at or after a time; the end offset if there is none."""
-    found = await _listed(cluster, partitions, time_ms)
-    rest = hash_order([p for p, offset in found.items() if offset < 0], partition_hash)
-    for topic, index in rest:
+    scenario = _scenario(group_id, partitions, parser, flags)
+    try:
+        new = await new_offsets(cluster, group_id, partitions, scenario)
+    except NoCommittedOffsetError as error:
+        raise IllegalArgumentError(str(error)) from None
+    for topic, index in hash_order(new.without_record, partition_hash):
         print(
             f"\nWarn: Partition {index} from topic {topic} is empty. "
             "Falling back to latest known offset."
         )
-    return found | await _listed(cluster, rest, LATEST)
+    for partition in hash_order(new.limited, partition_hash):
+        _warn(partition, new.limited[partition], new.offsets[partition])
+    return new.offsets
 
 
-async def _shifted(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition], by: int
-) -> Offsets:
-    committed = await committed_offsets(cluster, group_id)
-    for partition in partitions:
-        if partition not in committed:
-            raise IllegalArgumentError(
-                f"Cannot shift offset for partition {partition} since there is no current "
-                "committed offset"
-            )
-    return {partition: committed[partition].offset + by for partition in partitions}
+def _scenario(
+    group_id: str, partitions: Sequence[TopicPartition], parser: Parser, flags: Flags
+) -> Scenario:
+    if flags.has("to-earliest"):
+        return ToEarliest()
+    if flags.has("to-latest"):
+        return ToLatest()
+    if flags.has("to-datetime"):
+        return ToTime(_datetime_ms(flags.text("to-datetime")))
+    if flags.has("by-duration"):
+        return ToTime(_ago_ms(flags.text("by-duration")))
+    if flags.has("to-current"):
+        return ToCurrent()
+    return _exact(group_id, partitions, parser, flags)
+
+
+def _exact(
+    group_id: str, partitions: Sequence[TopicPartition], parser: Parser, flags: Flags
+) -> Scenario:
+    """The scenarios whose offsets may be out of bounds."""
+    if (offset := flags.integer("to-offset", bits=64)) is not None:
+        return ToOffsets(dict.fromkeys(partitions, offset))
+    if (by := flags.integer("shift-by", bits=64)) is not None:
+        return ShiftBy(by)
+    if not flags.has("from-file"):
+        names = ", ".join(f"[{name}]" for name in SCENARIOS)
+        parser.fail(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
+    return ToOffsets(_planned(group_id, flags))
 
 
 def _planned(group_id: str, flags: Flags) -> Offsets:
@@ -225,22 +212,10 @@ def _planned(group_id: str, flags: Flags) -> Offsets:
     return plan.get(group_id, {})
 
 
-async def _within(cluster: Cluster, wanted: Offsets) -> Offsets:
-    """Offsets limited to those of existing records, with a warning."""
-    starts = await _listed(cluster, wanted, EARLIEST)
-    ends = await _listed(cluster, wanted, LATEST)
-    for partition in hash_order(wanted, partition_hash):
-        offset = wanted[partition]
-        if offset > ends[partition]:
-            _warn(offset, "higher than latest", partition, ends[partition])
-        elif offset < starts[partition]:
-            _warn(offset, "lower than earliest", partition, starts[partition])
-    return {p: min(max(offset, starts[p]), ends[p]) for p, offset in wanted.items()}
-
-
-def _warn(offset: int, how: str, partition: TopicPartition, value: int) -> None:
+def _warn(partition: TopicPartition, wanted: int, value: int) -> None:
+    how = "higher than latest" if wanted > value else "lower than earliest"
     text = (
-        f"New offset ({offset}) is {how} offset for topic partition {partition}. "
+        f"New offset ({wanted}) is {how} offset for topic partition {partition}. "
         f"Value will be set to {value}"
     )
     print(log_line("WARN", text, _LOGGER), file=sys.stderr)
@@ -266,23 +241,13 @@ def _datetime_ms(text: str) -> int:
 
 
 def _ago_ms(text: str) -> int:
-    import re  # noqa: PLC0415
     import time  # noqa: PLC0415
 
-    found = re.fullmatch(
-        r"([-+]?)P(?:([-+]?\d+)D)?"
-        r"(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d+)?)S)?)?",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None or not any(found.groups()[1:]):
-        raise DurationError("Text cannot be parsed to a Duration")
-    sign, *parts = found.groups()
-    days, hours, minutes, seconds = (float(part or 0) for part in parts)
-    ago_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    if sign == "-":
-        ago_s = -ago_s
-    return int((time.time() - ago_s) * 1000)
+    try:
+        ago_ms = duration_ms(text)
+    except ValueError:
+        raise DurationError("Text cannot be parsed to a Duration") from None
+    return int(time.time() * 1000) - ago_ms
 
 
 # ------------------------------------------------------------------------ CSV, and the table

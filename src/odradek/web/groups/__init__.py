@@ -1,0 +1,1 @@
+"""Consumer groups: state, members, lag in records and in seconds, history, and new offsets."""
