@@ -192,7 +192,7 @@ async def facts_of(
     moves = moves if isinstance(moves, dict) else {}
     progress = await attempt("stuck", _progress(cluster, picture, moves, answering, reported))
     groups = await attempt("lag", _groups(cluster, answering))
-    transactions = await attempt("hanging", _open_transactions(cluster, served))
+    transactions = await attempt("hanging", open_transactions(cluster, _led(served)))
     newest = await attempt("retention", _newest(cluster, served))
     broker_throttles, topic_throttles = throttles if isinstance(throttles, tuple) else ({}, {})
     return ClusterFacts(
@@ -374,15 +374,40 @@ async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     return {partition: committed.offset for partition, committed in found.items()}
 
 
-async def _open_transactions(
-    cluster: Cluster, picture: ClusterPicture
+def _led(picture: ClusterPicture) -> list[TopicPartition]:
+    """The partitions that have a leader."""
+    return [partition for partition, held in picture.partitions.items() if held.leader >= 0]
+
+
+async def open_transactions(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[OpenProducer]]:
     """The producers whose transactions keep the last stable offset below the high watermark.
 
     Timestamps come from the producers' clocks and do not prove an age: coordinators are asked.
+
+    Raises:
+        ApiError, ConnectionError: a leader or a coordinator refuses, or cannot be reached;
+            UNSUPPORTED_VERSION for coordinators before Kafka 3.0.
     """
-    led = [partition for partition, held in picture.partitions.items() if held.leader >= 0]
-    specs = dict.fromkeys(sorted(led), LATEST)
+    found = await open_producers(cluster, partitions)
+    open_ids = {producer.producer_id for producers in found.values() for producer in producers}
+    known = await admin_groups.transactions_of(cluster, open_ids)
+    return {
+        partition: [_coordinated(p, partition, known.get(p.producer_id)) for p in producers]
+        for partition, producers in found.items()
+    }
+
+
+async def open_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[OpenProducer]]:
+    """As `open_transactions`, from the leaders alone: `coordinated` is not set.
+
+    Raises:
+        ApiError, ConnectionError: a leader refuses, or cannot be reached.
+    """
+    specs = dict.fromkeys(sorted(partitions), LATEST)
     ends = await try_to_list_offsets(cluster, specs)
     stable = await try_to_list_offsets(cluster, specs, reads_committed=True)
     are_open = []
@@ -406,12 +431,7 @@ async def _open_transactions(
             for producer in producers
             if producer.transaction_start_offset >= 0
         ]
-    open_ids = {producer.producer_id for producers in found.values() for producer in producers}
-    known = await admin_groups.transactions_of(cluster, open_ids)
-    return {
-        partition: [_coordinated(p, partition, known.get(p.producer_id)) for p in producers]
-        for partition, producers in found.items()
-    }
+    return found
 
 
 def _coordinated(

@@ -27,18 +27,24 @@ from odradek.web.facts.doctor import collect_diagnosis
 from odradek.web.facts.poller import FactKey, FactKind, Facts, Poller
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import collect_topic
+from odradek.web.groups import pages as groups
+from odradek.web.groups.collect import GROUPS, GroupCollector, group_view, groups_view
 from odradek.web.guard import Guard, WriteAccess, token
 from odradek.web.live.hub import Hub, TooManyViewersError
+from odradek.web.messages import pages as messages
 from odradek.web.now.view import CLUSTER, now_view
 from odradek.web.now.view import KEYS as NOW
 from odradek.web.rendering import STATIC, Rendering, plain, wants_json
 from odradek.web.topics.view import topic_view, topics_view
+from odradek.web.transactions.facts import collect_transactions
+from odradek.web.transactions.view import TRANSACTIONS, transactions_view
 
 KINDS: Final[Mapping[str, FactKind]] = {
     "cluster": FactKind(collect_cluster),
     # The doctor waits for brokers that do not answer, and observes copies for two seconds.
     "doctor": FactKind(collect_diagnosis, share_max=0.3),
     "topic": FactKind(collect_topic, share_max=0.1),
+    "transactions": FactKind(collect_transactions, share_max=0.1),
 }
 
 
@@ -102,6 +108,9 @@ class Section(NamedTuple):
 SECTIONS: Final = (
     Section("Now", "/", "n"),
     Section("Topics", "/topics", "t"),
+    Section("Messages", "/messages", "m"),
+    Section("Groups", "/groups", "g"),
+    Section("Transactions", "/transactions", "x"),
 )
 
 VIEWS: Final = (
@@ -119,6 +128,24 @@ VIEWS: Final = (
         lambda facts, request: topic_view(
             facts, request.path_params["topic"], _number(request, "partition")
         ),
+    ),
+    LiveView(
+        "/groups",
+        "groups.html",
+        lambda _request: (GROUPS,),
+        lambda facts, _request: groups_view(facts),
+    ),
+    LiveView(
+        "/groups/{group:path}",
+        "group.html",
+        lambda request: (FactKey("group", request.path_params["group"]),),
+        lambda facts, request: group_view(facts, request.path_params["group"]),
+    ),
+    LiveView(
+        "/transactions",
+        "transactions.html",
+        lambda _request: (TRANSACTIONS,),
+        lambda facts, _request: transactions_view(facts),
     ),
 )
 
@@ -149,14 +176,16 @@ def create_app(
         if source is None:
             yield
             return
-        app.state.poller = Poller(source, KINDS)
+        app.state.poller = Poller(source, {**KINDS, **GroupCollector().kinds()})
         app.state.hub = Hub(app.state.poller)
         yield
         await app.state.poller.close()
         await source.close()
 
     static = Mount("/static", _Static(directory=STATIC))
-    views = [view.route() for view in VIEWS] if source is not None else []
+    views: list[BaseRoute] = []
+    if source is not None:
+        views = [*(view.route() for view in VIEWS), *messages.ROUTES, *groups.ROUTES]
     app = Starlette(
         routes=[static, Route("/token", token, methods=["POST"]), *views, *routes],
         middleware=[Middleware(Guard, allowed_hosts=allowed_hosts)],

@@ -7,7 +7,7 @@ from odradek.model.partition import TopicPartition
 from odradek.web.groups.facts import NextRecord
 from odradek.web.groups.history import GroupHistory
 from odradek.web.groups.lag import LagSource, LagTime, duration_text, lag_time
-from odradek.web.groups.picture import assignment_svg, level
+from odradek.web.groups.picture import level
 from odradek.web.groups.values import ObservedGroup, PartitionLag
 from odradek.web.messages.content import moment
 
@@ -73,7 +73,6 @@ def details(
             for each in history.rebalances(group.group_id)
         ],
         "history_text": _history_text(group),
-        "picture": str(assignment_svg(group)),
     }
 
 

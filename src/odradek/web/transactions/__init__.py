@@ -1,0 +1,1 @@
+"""Transactions: those that are open, what they hold back, and how a hanging one is ended."""
