@@ -9,6 +9,7 @@ import contextlib
 import pathlib
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -63,10 +64,20 @@ class Daemon:
 
 
 def free_port() -> int:
-    """A port on which no process listens at this moment."""
+    """A port on which no process listens, kept until the end of this process.
+
+    A server of Java takes seconds to bind it, and is restarted on it. Meanwhile the system would
+    give it to an outgoing connection, so on Linux a socket stays bound to it. SO_REUSEADDR, set
+    after the bind, admits a server that sets it as well (Java's and asyncio's do), and no other
+    probe.
+    """
     with socket.socket() as probe:
         probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+        port = int(probe.getsockname()[1])
+        if sys.platform == "linux":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.detach()
+    return port
 
 
 class ZooKeeper(Daemon):

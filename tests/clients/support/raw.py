@@ -122,9 +122,9 @@ def wait_for_metadata(address: str, *, timeout_s: float) -> None:
         TimeoutError: it did not.
     """
     deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
+    while (left_s := deadline_s - time.monotonic()) > 0:
         try:
-            metadata(address, timeout_s=deadline_s - time.monotonic())
+            metadata(address, timeout_s=left_s)
         except OSError:
             time.sleep(0.002)
         else:
