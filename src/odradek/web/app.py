@@ -35,6 +35,7 @@ from odradek.web.messages import pages as messages
 from odradek.web.now.view import CLUSTER, now_view
 from odradek.web.now.view import KEYS as NOW
 from odradek.web.rendering import STATIC, Rendering, plain, wants_json
+from odradek.web.stories.pages import ROUTES as STORY_ROUTES
 from odradek.web.topics.view import topic_view, topics_view
 from odradek.web.transactions.facts import collect_transactions
 from odradek.web.transactions.view import TRANSACTIONS, transactions_view
@@ -112,6 +113,7 @@ SECTIONS: Final = (
     Section("Groups", "/groups", "g"),
     Section("Transactions", "/transactions", "x"),
 )
+STORIES: Final = Section("Stories", "/stories", "s")
 
 VIEWS: Final = (
     LiveView("/", "now.html", lambda _request: NOW, lambda facts, _request: now_view(facts)),
@@ -158,7 +160,7 @@ def create_app(
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The application for a cluster; without one only what needs none."""
-    sections: Sequence[Section] = SECTIONS if source is not None else ()
+    sections = (*(SECTIONS if source is not None else ()), STORIES)
 
     def shared(request: Request) -> Mapping[str, object]:
         return {
@@ -187,7 +189,7 @@ def create_app(
     if source is not None:
         views = [*(view.route() for view in VIEWS), *messages.ROUTES, *groups.ROUTES]
     app = Starlette(
-        routes=[static, Route("/token", token, methods=["POST"]), *views, *routes],
+        routes=[static, Route("/token", token, methods=["POST"]), *views, *STORY_ROUTES, *routes],
         middleware=[Middleware(Guard, allowed_hosts=allowed_hosts)],
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused},

@@ -14,9 +14,9 @@ from odradek.web.lanes import words
 from odradek.web.lanes.axis import LEFT, RIGHT, OffsetAxis, axis_of
 from odradek.web.lanes.values import AxisMark, LaneRole, MarkKind, PartitionLanes, ReplicaLane
 
-LANE_PX: Final = 62
+LANE_PX: Final = 66
 BAR_PX: Final = 16
-_BAR_Y: Final = 20
+_BAR_Y: Final = 24
 _MARK_PX: Final = 18
 _AXIS_PX: Final = 26
 _REASON_MAX: Final = 58  # characters that fit into 360 px

@@ -48,7 +48,7 @@ def offsets(lane: ReplicaLane) -> str:
     parts = [f"HW {_short(lane.high_watermark)}", f"LEO {_short(lane.leo)}"]
     if lane.last_stable_offset not in (None, lane.high_watermark):
         parts.insert(0, f"LSO {_short(lane.last_stable_offset)}")
-    return "  ".join(parts)
+    return ", ".join(parts)
 
 
 def progress(lane: ReplicaLane) -> str:

@@ -13,7 +13,7 @@ from odradek.sim.scenes import historic_rules as rules
 from odradek.sim.scenes.historic import SCENARIOS
 from odradek.sim.scenes.historic_rules import Patches
 from odradek.sim.scenes.scene import Scene
-from odradek.web.stories.introductions import STORIES
+from odradek.web.stories.introductions import STORIES, find
 from odradek.web.stories.scripts import groups, replication, transactions
 from odradek.web.stories.theatre import COORDINATORS, Script, Staging, Theatre, perform
 from odradek.web.stories.values import Played, Story
@@ -110,11 +110,6 @@ _HISTORIC: Final[dict[str, tuple[Callable[[Patches], None], str]]] = {
 def catalogue() -> tuple[Story, ...]:
     """All stories, in the order of the shelf."""
     return STORIES
-
-
-def find(name: str) -> Story | None:
-    """The story of this name; None if there is none."""
-    return next((story for story in STORIES if story.name == name), None)
 
 
 def play(name: str) -> Played:

@@ -267,3 +267,8 @@ STORIES: Final = (
         "log/producer_state.py",
     ),
 )
+
+
+def find(name: str) -> Story | None:
+    """The story of this name; None if there is none."""
+    return next((story for story in STORIES if story.name == name), None)

@@ -148,7 +148,7 @@ def test_an_unknown_log_end_offset_is_drawn_as_unknown_and_never_as_zero():
     unknown = replace(FOLLOWER, leo=None, high_watermark=None, last_stable_offset=None)
     partition = PartitionLanes(topic="orders", partition=0, lanes=(LEADER, unknown))
     assert "lanes-orders-0-2-outline" not in keyed(partition)
-    assert {"? log end offset unknown", "HW ?  LEO ?"} <= set(texts(partition))
+    assert {"? log end offset unknown", "HW ?, LEO ?"} <= set(texts(partition))
     assert "log end offset unknown" in words.description(partition)
 
 

@@ -11,7 +11,7 @@ from tests.asgi import request
 
 from odradek.web.app import create_app
 from odradek.web.stories.catalogue import catalogue, play
-from odradek.web.stories.pages import ROUTES, StoryShelf, story_view
+from odradek.web.stories.pages import StoryShelf, story_view
 
 NAME = "unclean-election"  # with two runs of different lengths
 
@@ -32,7 +32,7 @@ class OnePlayed(StoryShelf):
 
 
 def asked(path, accept="text/html"):
-    app = create_app(None, routes=ROUTES)
+    app = create_app(None)
     app.state.story_shelf = OnePlayed(played())
     return request(app, "GET", path, {"accept": accept, "host": "localhost"})
 

@@ -11,7 +11,8 @@ import odradek
 from odradek.model.partition import TopicPartition
 from odradek.web.lanes.values import LaneMove, LaneRole, MarkKind
 from odradek.web.rendering import plain
-from odradek.web.stories.catalogue import catalogue, find, play
+from odradek.web.stories.catalogue import catalogue, play
+from odradek.web.stories.introductions import find
 
 SRC = pathlib.Path(odradek.__file__).parent
 NAMES = [story.name for story in catalogue()]
