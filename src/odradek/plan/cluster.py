@@ -1,7 +1,8 @@
 """A snapshot of a cluster, as the planner needs it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from odradek.model.partition import NO_LEADER, TopicPartition
 
@@ -28,6 +29,10 @@ class ClusterPicture:
     def knows_racks(self) -> bool:
         """Whether every broker has a rack: otherwise racks are ignored."""
         return bool(self.racks) and all(rack is not None for rack in self.racks.values())
+
+    def without_racks(self) -> Self:
+        """The same brokers, for a plan that ignores racks."""
+        return replace(self, racks=dict.fromkeys(self.racks))
 
     def rack_of(self, broker: int) -> str:
         """The rack of a broker; a name of its own if racks are ignored or the broker is unknown."""

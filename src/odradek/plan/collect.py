@@ -53,6 +53,7 @@ _GROUPS_MAX: Final = 1_000
 _REACH_S: Final = 3.0
 _ATTEMPT_S: Final = 20.0
 _PROGRESS_S: Final = 2.0
+_INFLOW_S: Final = 3.0
 _DYNAMIC: Final = ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_TOPIC_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
 
 Resolve = Callable[[str, int], Awaitable[str | None]]
@@ -96,6 +97,24 @@ async def picture_of(
         partitions,
         await _isr_min(cluster, names),
     )
+
+
+async def inflow_of(cluster: Cluster, before: ClusterPicture) -> dict[TopicPartition, float]:
+    """The current write rate of each partition, bytes a second, observed for three seconds.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await asyncio.sleep(_INFLOW_S)
+    after = await picture_of(cluster)
+    took_s = loop.time() - began_s
+    return {
+        partition: max(0, held.size_bytes - before.partitions[partition].size_bytes) / took_s
+        for partition, held in after.partitions.items()
+        if partition in before.partitions
+    }
 
 
 async def _sizes(cluster: Cluster, brokers: Iterable[int]) -> dict[TopicPartition, int]:
@@ -306,8 +325,19 @@ async def _held_bytes(
 async def _throttles(
     cluster: Cluster, picture: ClusterPicture, answering: Iterable[int]
 ) -> tuple[dict[int, dict[str, str]], dict[str, dict[str, str]]]:
-    brokers = await _options(cluster, admin.BROKER, map(str, answering), dynamic_only=True)
     names = sorted({partition.topic for partition in picture.partitions})
+    return await throttles_of(cluster, answering, names)
+
+
+async def throttles_of(
+    cluster: Cluster, answering: Iterable[int], names: Iterable[str]
+) -> tuple[dict[int, dict[str, str]], dict[str, dict[str, str]]]:
+    """The replication throttles that are set on brokers and on topics.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer.
+    """
+    brokers = await _options(cluster, admin.BROKER, map(str, answering), dynamic_only=True)
     topics = await _options(cluster, admin.TOPIC, names, dynamic_only=True)
     return (
         {

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from odradek.model.partition import TopicPartition
 from odradek.plan.movement import MovementPlan
+from odradek.plan.quantities import bytes_text
 
 
 class Duration(NamedTuple):
@@ -37,3 +38,20 @@ def predict(
         if seconds > longest.seconds:
             longest = Duration(seconds, broker, written[broker])
     return longest
+
+
+def duration_text(duration: Duration, throttle: float) -> str:
+    """A sentence: how long a plan takes, and which broker determines it."""
+    if duration.seconds == float("inf"):
+        return (
+            f"It would never end: the new replicas of broker {duration.broker} receive "
+            f"{bytes_text(duration.inflow)}/s of new records, and the throttle of "
+            f"{bytes_text(throttle)}/s is not above that."
+        )
+    minutes, seconds = divmod(round(duration.seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    took = f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    return (
+        f"At {bytes_text(throttle)}/s it takes about {took}: broker {duration.broker} copies most, "
+        f"and {bytes_text(duration.inflow)}/s are written to its new replicas meanwhile."
+    )

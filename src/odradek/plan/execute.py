@@ -24,6 +24,7 @@ from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.plan.collect import BROKER_THROTTLES, TOPIC_THROTTLES, throttled_topics
 from odradek.plan.movement import MovementPlan
+from odradek.plan.reassignment import batches, copied_bytes
 
 _LEADER_RATE, _FOLLOWER_RATE, _ = BROKER_THROTTLES
 _LEADER_REPLICAS, _FOLLOWER_REPLICAS = TOPIC_THROTTLES
@@ -44,15 +45,22 @@ class MoveProgress(NamedTuple):
     under_way: tuple[TopicPartition, ...]
 
 
+class MovePace(NamedTuple):
+    """How much of a plan is executed at a time, and how fast."""
+
+    throttle: int | None = None  # bytes a second of copies on each broker
+    batch: int = 20  # partitions at a time
+    batch_bytes: float | None = None  # bytes copied at a time; a larger partition is moved alone
+
+
 Tell = Callable[[MoveProgress], None]
 
 
 async def execute(
     cluster: Cluster,
     plan: MovementPlan,
+    pace: MovePace,
     *,
-    throttle: int | None,
-    batch: int,
     tell: Tell,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> int:
@@ -69,11 +77,13 @@ async def execute(
     run = _Run(cluster, plan, len(changed), tell)
     done = 0
     try:
-        while done < len(changed) and (not done or goes_on()):
-            await run.do(changed[done : done + batch], throttle)
-            done = min(done + batch, len(changed))
+        for each in batches(plan, changed, pace.batch, pace.batch_bytes):
+            if done and not goes_on():
+                break
+            await run.do(each, pace.throttle)
+            done += len(each)
     finally:
-        if throttle is not None and not run.is_under_way:
+        if pace.throttle is not None and not run.is_under_way:
             brokers = {b for p in changed for b in (*plan.before[p], *plan.after[p])}
             await asyncio.shield(clear_throttles(cluster, brokers, {p.topic for p in changed}))
     await _elect(cluster, changed[:done])
@@ -118,7 +128,7 @@ class _Run:
             under_way = await admin_partitions.list_reassignments(self._cluster, sorted(left))
             for partition in left - set(under_way):
                 self._done += 1
-                self._copied += _arriving(self._plan, partition)
+                self._copied += copied_bytes(self._plan, partition)
             left &= set(under_way)
             self._report(left, await self._so_far(left))
             if left:
@@ -145,11 +155,6 @@ class _Run:
         total = self._plan.moved_bytes
         copied = min(total, self._copied + under_way_bytes)
         self._tell(MoveProgress(self._done, self._total, copied, total, tuple(sorted(left))))
-
-
-def _arriving(plan: MovementPlan, partition: TopicPartition) -> int:
-    copies = set(plan.after[partition]) - set(plan.before[partition])
-    return len(copies) * plan.sizes.get(partition, 0)
 
 
 async def settle(cluster: Cluster, tell: Tell) -> int:
@@ -214,6 +219,17 @@ async def _set_throttles(
             admin.Alteration(_FOLLOWER_REPLICAS, ",".join(followers[topic])),
         ]
     _check(await admin.alter_configs(cluster, changes), "cannot be throttled")
+
+
+async def clear_all_throttles(cluster: Cluster) -> None:
+    """Remove every throttle, also what a killed run has left outside of the present plan.
+
+    Raises:
+        PlanExecutionError: a broker or topic refused; the others are cleared all the same.
+        ApiError, ConnectionError: the cluster does not answer.
+    """
+    await cluster.refresh()
+    await clear_throttles(cluster, sorted(cluster.metadata.nodes), await throttled_topics(cluster))
 
 
 async def clear_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[str]) -> None:

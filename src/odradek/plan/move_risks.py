@@ -5,6 +5,7 @@ A reassignment copies first, and removes the old replicas when all of the new on
 until then a partition has no more in-sync replicas than before.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -98,6 +99,21 @@ def _behind(picture: ClusterPicture, plan: MovementPlan, partition: TopicPartiti
     return f"{_ids(behind)} stays and is not in sync: the move ends when it has caught up"
 
 
+def _rack(picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition) -> str | None:
+    if not picture.knows_racks:
+        return None
+    before = Counter(map(picture.rack_of, plan.before[partition]))
+    after = Counter(map(picture.rack_of, plan.after[partition]))
+    free = sorted(set(map(picture.rack_of, picture.racks)) - set(after))
+    worse = sorted(rack for rack, count in after.items() if count > max(1, before[rack]))
+    if not free or not worse:
+        return None
+    return (
+        f"{after[worse[0]]} replicas would be in rack {worse[0]} and none in rack {free[0]}: they "
+        "fail together"
+    )
+
+
 def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(brokers)))
 
@@ -107,5 +123,6 @@ _RULES: Final[tuple[tuple[str, Judge], ...]] = (
     ("none-in-sync", _no_kept_replica_in_sync),
     ("under-min-isr", _too_few),
     ("behind", _behind),
+    ("rack", _rack),
     ("factor", _factor),
 )

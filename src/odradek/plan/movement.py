@@ -45,6 +45,14 @@ class PlanError(OdradekError):
     """There is no such plan; the text has the reason and what would help."""
 
 
+class MissingTopicError(PlanError):
+    """A plan names a topic that the cluster does not have."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        super().__init__(f"there is no topic {', '.join(topics)}")
+        self.topics = tuple(topics)
+
+
 class Task(NamedTuple):
     """The goal of a plan."""
 
@@ -119,8 +127,12 @@ def change_replication_factor(
     """Change the replication factor of topics; existing replicas stay if possible.
 
     Raises:
-        PlanError: there are fewer brokers than `factor`, or no solver is installed.
+        MissingTopicError: there is no such topic. PlanError: there are fewer brokers than
+        `factor`, or no solver is installed.
     """
+    missing = sorted(set(topics) - {partition.topic for partition in picture.partitions})
+    if missing:
+        raise MissingTopicError(missing)
     if factor < 1:
         raise PlanError(f"replication factor {factor}: it has to be 1 or more")
     factors = {

@@ -32,6 +32,12 @@ from odradek.web.groups.collect import GROUPS, GroupCollector, group_view, group
 from odradek.web.guard import Guard, WriteAccess, token
 from odradek.web.live.hub import Hub, TooManyViewersError
 from odradek.web.messages import pages as messages
+from odradek.web.moves.collect import collect_moves
+from odradek.web.moves.mover import MoveRunner
+from odradek.web.moves.pages import ROUTES as MOVE_ROUTES
+from odradek.web.moves.saved import moves_directory
+from odradek.web.moves.view import KEYS as MOVES
+from odradek.web.moves.view import moves_view
 from odradek.web.now.view import CLUSTER, now_view
 from odradek.web.now.view import KEYS as NOW
 from odradek.web.rendering import STATIC, Rendering, plain, wants_json
@@ -46,6 +52,7 @@ KINDS: Final[Mapping[str, FactKind]] = {
     "doctor": FactKind(collect_diagnosis, share_max=0.3),
     "topic": FactKind(collect_topic, share_max=0.1),
     "transactions": FactKind(collect_transactions, share_max=0.1),
+    "moves": FactKind(collect_moves, share_max=0.1),
 }
 
 
@@ -112,6 +119,7 @@ SECTIONS: Final = (
     Section("Messages", "/messages", "m"),
     Section("Groups", "/groups", "g"),
     Section("Transactions", "/transactions", "x"),
+    Section("Moves", "/moves", "v"),
 )
 STORIES: Final = Section("Stories", "/stories", "s")
 
@@ -149,6 +157,14 @@ VIEWS: Final = (
         lambda _request: (TRANSACTIONS,),
         lambda facts, _request: transactions_view(facts),
     ),
+    LiveView(
+        "/moves",
+        "moves.html",
+        lambda _request: MOVES,
+        lambda facts, request: moves_view(
+            facts, request.app.state.mover.status, request.app.state.source.server
+        ),
+    ),
 )
 
 
@@ -180,14 +196,21 @@ def create_app(
             return
         app.state.poller = Poller(source, {**KINDS, **GroupCollector().kinds()})
         app.state.hub = Hub(app.state.poller)
+        app.state.mover = MoveRunner(source.cluster, moves_directory(source.directory))
         yield
+        await app.state.mover.close()
         await app.state.poller.close()
         await source.close()
 
     static = Mount("/static", _Static(directory=STATIC))
     views: list[BaseRoute] = []
     if source is not None:
-        views = [*(view.route() for view in VIEWS), *messages.ROUTES, *groups.ROUTES]
+        views = [
+            *(view.route() for view in VIEWS),
+            *messages.ROUTES,
+            *groups.ROUTES,
+            *MOVE_ROUTES,
+        ]
     app = Starlette(
         routes=[static, Route("/token", token, methods=["POST"]), *views, *STORY_ROUTES, *routes],
         middleware=[Middleware(Guard, allowed_hosts=allowed_hosts)],

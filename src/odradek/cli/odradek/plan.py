@@ -9,7 +9,6 @@ import asyncio
 import json
 import pathlib
 import random
-import re
 import resource
 import shlex
 import signal
@@ -24,12 +23,9 @@ import click
 from odradek.cli.connect import properties_of, with_cluster
 from odradek.cli.near_names import suggestion
 from odradek.cli.odradek.plan_tables import (
-    bytes_text,
     cost_rows,
-    duration_text,
     loads_table,
     print_table,
-    reassignment,
     replicas_table,
 )
 from odradek.cli.odradek.where import cluster_options
@@ -48,18 +44,23 @@ from odradek.placement.walk import RoundStart
 from odradek.plan import movement
 from odradek.plan.assignment import as_picture, losses, propose
 from odradek.plan.cluster import ClusterPicture
-from odradek.plan.collect import picture_of, throttled_topics
-from odradek.plan.duration import predict
-from odradek.plan.execute import MoveProgress, cancel, clear_throttles, execute, settle
+from odradek.plan.collect import inflow_of, picture_of
+from odradek.plan.duration import duration_text, predict
+from odradek.plan.execute import (
+    MovePace,
+    MoveProgress,
+    cancel,
+    clear_all_throttles,
+    execute,
+    settle,
+)
 from odradek.plan.keys import count_keys, spreads
 from odradek.plan.measure import Elections, MeasureError, measure, measure_elections, sample_keys
 from odradek.plan.move_risks import move_risks
-from odradek.plan.movement import MovementPlan, PlanError
+from odradek.plan.movement import MissingTopicError, MovementPlan, PlanError
+from odradek.plan.quantities import bytes_text, parse_bytes
+from odradek.plan.reassignment import reassignment
 
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s)?", re.IGNORECASE)
-_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
-                 "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
-_INFLOW_S: Final = 3.0
 _INTERRUPTED: Final = 130
 _NAMED: Final = 5  # partitions that a message names at most
 # Elections are measured on so many partitions: enough to compute the time for each, few enough
@@ -73,10 +74,10 @@ def to_bytes(text: str) -> float:
     Raises:
         click.BadParameter: it is not a number of bytes.
     """
-    found = _RATE.fullmatch(text.strip())
-    if found is None:
-        raise click.BadParameter(f"{text!r} is not a number of bytes, such as 4096, 50MB or 1.5GiB")
-    return float(found[1]) * _UNITS[found[2].lower()]
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 Command = Callable[..., Any]
@@ -89,6 +90,9 @@ def movement_options(command: Command) -> Command:
                      help="Cancel the reassignments under way, and clear throttles."),
         click.option("--batch", default=20, show_default=True, type=click.IntRange(min=1),
                      help="With --execute: partitions moved at a time."),
+        click.option("--batch-bytes", type=to_bytes,
+                     help="With --execute: bytes copied at a time."),
+        click.option("--ignore-racks", is_flag=True),
         click.option("--throttle", type=to_bytes,
                      help="Bytes per second that copies may use on each broker."),
         click.option("--execute", "executes", is_flag=True, help="Execute the plan."),
@@ -488,11 +492,11 @@ def replication_factor(
     """Change the number of replicas of a topic's partitions."""
 
     def make(picture: ClusterPicture) -> MovementPlan:
-        missing = sorted(set(topics) - {partition.topic for partition in picture.partitions})
-        if missing:
-            near = suggestion(missing[0], {partition.topic for partition in picture.partitions})
-            raise PlanError(f"there is no topic {', '.join(missing)}{near}")
-        return movement.change_replication_factor(picture, topics, factor)
+        try:
+            return movement.change_replication_factor(picture, topics, factor)
+        except MissingTopicError as error:
+            existing = {partition.topic for partition in picture.partitions}
+            raise PlanError(f"{error}{suggestion(error.topics[0], existing)}") from None
 
     return _move(servers, command_config, given, make)
 
@@ -518,20 +522,20 @@ def _move(
             if waited:
                 print(f"{waited} reassignments were under way; they are complete", file=sys.stderr)
         picture = await picture_of(cluster)
-        inflow = await _inflow(cluster, picture) if throttle else {}
+        inflow = await inflow_of(cluster, picture) if throttle else {}
         began_s = time.monotonic()
-        made = make(picture)
+        made = make(picture.without_racks() if given["ignore_racks"] else picture)
         took_s = time.monotonic() - began_s
         _show_plan(picture, made, took_s, throttle, inflow, as_json=given["as_json"])
         if not given["executes"]:
             return 0
         if made.changed:
-            execution = _Execution(cluster, made, throttle, given["batch"])
+            execution = _Execution(cluster, made, throttle, given)
             code = await execution.run()
             if code:
                 return code
         # Throttles that a killed run has left on topics and brokers outside this plan.
-        await clear_throttles(cluster, sorted(picture.racks), await throttled_topics(cluster))
+        await clear_all_throttles(cluster)
         print(f"{len(made.changed)} partitions are as planned; throttles cleared", file=sys.stderr)
         return 0
 
@@ -546,12 +550,16 @@ class _Execution:
     """
 
     def __init__(
-        self, cluster: Cluster, made: MovementPlan, throttle: float | None, batch: int
+        self,
+        cluster: Cluster,
+        made: MovementPlan,
+        throttle: float | None,
+        given: Mapping[str, Any],
     ) -> None:
         self._cluster = cluster
         self._made = made
         self._throttle = None if throttle is None else int(throttle)
-        self._batch = batch
+        self._given = given
         self._stops = False
         self._progress = MoveProgress(0, len(made.changed), 0, 0, ())
         # The command line that makes this plan again: without --execute and --cancel.
@@ -570,8 +578,7 @@ class _Execution:
             done = await execute(
                 self._cluster,
                 self._made,
-                throttle=self._throttle,
-                batch=self._batch,
+                MovePace(self._throttle, self._given["batch"], self._given["batch_bytes"]),
                 tell=self._tell,
                 goes_on=lambda: not self._stops,
             )
@@ -622,20 +629,6 @@ class _Execution:
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
-
-
-async def _inflow(cluster: Cluster, before: ClusterPicture) -> dict[TopicPartition, float]:
-    """The current write rate of each partition, bytes a second."""
-    loop = asyncio.get_running_loop()
-    began_s = loop.time()
-    await asyncio.sleep(_INFLOW_S)
-    after = await picture_of(cluster)
-    took_s = loop.time() - began_s
-    return {
-        partition: max(0, held.size_bytes - before.partitions[partition].size_bytes) / took_s
-        for partition, held in after.partitions.items()
-        if partition in before.partitions
-    }
 
 
 def _show_plan(

@@ -1,38 +1,12 @@
-"""Formats plans: tables, sizes, times, and Kafka's reassignment JSON."""
+"""Prints plans as tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.partition import TopicPartition
 from odradek.placement.sizing import Cost
 from odradek.plan.cluster import ClusterPicture, loads
-from odradek.plan.duration import Duration
-
-
-def bytes_text(size: float) -> str:
-    """A number of bytes with a decimal unit: `1.5 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
-def duration_text(duration: Duration, throttle: float) -> str:
-    """A sentence: how long a plan takes, and which broker determines it."""
-    if duration.seconds == float("inf"):
-        return (
-            f"It would never end: the new replicas of broker {duration.broker} receive "
-            f"{bytes_text(duration.inflow)}/s of new records, and the throttle of "
-            f"{bytes_text(throttle)}/s is not above that."
-        )
-    minutes, seconds = divmod(round(duration.seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    took = f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
-    return (
-        f"At {bytes_text(throttle)}/s it takes about {took}: broker {duration.broker} copies most, "
-        f"and {bytes_text(duration.inflow)}/s are written to its new replicas meanwhile."
-    )
+from odradek.plan.quantities import bytes_text
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -111,21 +85,3 @@ def cost_rows(costs: Mapping[int, Cost]) -> tuple[list[str], list[tuple[object, 
         )
         for count, cost in costs.items()
     ]
-
-
-def reassignment(
-    assignment: Mapping[TopicPartition, Sequence[int]], changed: Iterable[TopicPartition]
-) -> dict[str, Any]:
-    """The JSON for `kafka-reassign-partitions --reassignment-json-file`."""
-    return {
-        "version": 1,
-        "partitions": [
-            {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "replicas": list(assignment[partition]),
-                "log_dirs": ["any"] * len(assignment[partition]),
-            }
-            for partition in sorted(changed)
-        ],
-    }

@@ -42,6 +42,11 @@ class Source:
     def bootstrap(self) -> str:
         return self._caller.bootstrap
 
+    @property
+    def server(self) -> str:
+        """The flags that name the cluster in a command, after a blank."""
+        return self._caller.server
+
     async def cluster(self) -> Cluster:
         """The connections to the cluster, opened when they are first needed.
 

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.cli.main import run
 from odradek.cli.odradek.plan import imagined, to_bytes
-from odradek.cli.odradek.plan_tables import bytes_text, duration_text
-from odradek.plan.duration import Duration
+from odradek.plan.duration import Duration, duration_text
+from odradek.plan.quantities import bytes_text
 
 FIGURES = ["--target", "100MB/s", "--producer-rate", "10MB", "--consumer-rate", "25MB"]
 

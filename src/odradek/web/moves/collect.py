@@ -1,0 +1,259 @@
+"""What moves now: running reassignments with their bytes, throttles, and the saved plan."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.client.admin.partitions import (
+    PartitionReassignment,
+    describe_log_dirs,
+    list_reassignments,
+)
+from odradek.client.cluster import Cluster
+from odradek.model.errors import OdradekError
+from odradek.model.partition import TopicPartition
+from odradek.net.clock import real_wall_ms
+from odradek.plan.collect import throttles_of
+from odradek.plan.movement import PlanError
+from odradek.web.facts.source import Source
+from odradek.web.facts.topic import PartitionFacts, collect_topic
+from odradek.web.moves.saved import SavedPlan, load_newest, moves_directory, newest_path
+
+THROTTLES_PERIOD_MS: Final = 4_000
+DRAWN_TOPICS: Final = 2  # moving topics whose replicas are collected for their lanes
+_ANSWER_S: Final = 2.0
+_WEIGHT: Final = 0.3  # of a new rate against the mean so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFacts:
+    """A new replica that is being copied; None is not known."""
+
+    broker: int
+    held_bytes: int | None = None
+    left_bytes: int | None = None
+    bytes_per_s: float | None = None  # by which it grows
+    left_per_s: float | None = None  # by which what is left shrinks; below 0 it grows
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time left at the present rate; None if that is not known, or it does not shrink."""
+        if not self.left_bytes or not self.left_per_s or self.left_per_s <= 0:
+            return None
+        return self.left_bytes / self.left_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovingPartition:
+    """A reassignment in progress, with its copies."""
+
+    partition: TopicPartition
+    leader: int | None
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    leader_bytes: int | None
+    copies: tuple[CopyFacts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesFacts:
+    """Everything about moves that the cluster and the saved plan show."""
+
+    at_ms: int
+    moving: tuple[MovingPartition, ...] = ()
+    broker_throttles: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    topic_throttles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    throttles_at_ms: int = 0
+    saved: SavedPlan | None = None
+    unfinished: tuple[TopicPartition, ...] = ()  # of the saved plan: not as planned
+    folder: str = ""
+    drawn: Mapping[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+async def collect_moves(source: Source, _argument: str, before: MovesFacts | None) -> MovesFacts:
+    """The moves now.
+
+    Raises:
+        OdradekError, ConnectionError: no broker answers.
+    """
+    cluster = await source.cluster()
+    moves = await list_reassignments(cluster)
+    response = await cluster.refresh(None)
+    now_ms = real_wall_ms()
+    problems: dict[str, str] = {}
+    sizes = await _sizes(cluster, moves, problems)
+    folder = moves_directory(source.directory)
+    saved = await _saved(cluster, source, before, problems)
+    replicas = {
+        TopicPartition(topic.name, p.partition_index): tuple(p.replica_nodes)
+        for topic in response.topics
+        if topic.name is not None
+        for p in topic.partitions
+    }
+    throttles = await _throttles(cluster, before, now_ms, {p.topic for p in replicas})
+    return MovesFacts(
+        at_ms=now_ms,
+        moving=_moving(cluster, moves, sizes, before, now_ms),
+        broker_throttles=throttles[0],
+        topic_throttles=throttles[1],
+        throttles_at_ms=throttles[2],
+        saved=saved,
+        unfinished=_unfinished(saved, replicas, moves),
+        folder=str(folder),
+        drawn=await _drawn(source, moves),
+        problems=problems,
+    )
+
+
+async def _saved(
+    cluster: Cluster, source: Source, before: MovesFacts | None, problems: dict[str, str]
+) -> SavedPlan | None:
+    folder, cluster_id = moves_directory(source.directory), cluster.metadata.cluster_id
+    path = await asyncio.to_thread(newest_path, folder, cluster_id)
+    known = before.saved if before else None
+    if known is not None and known.path == path:
+        return known
+    try:
+        return await asyncio.to_thread(load_newest, folder, cluster_id)
+    except PlanError as error:
+        problems["saved plan"] = str(error)
+        return None
+
+
+def _unfinished(
+    saved: SavedPlan | None,
+    replicas: Mapping[TopicPartition, tuple[int, ...]],
+    moves: Collection[TopicPartition],
+) -> tuple[TopicPartition, ...]:
+    if saved is None or saved.is_done:
+        return ()
+    # While a replica is only added, the assignment is the target's already (KIP-455).
+    return tuple(
+        sorted(p for p, held in saved.after.items() if p in moves or replicas.get(p, held) != held)
+    )
+
+
+async def _sizes(
+    cluster: Cluster,
+    moves: Mapping[TopicPartition, PartitionReassignment],
+    problems: dict[str, str],
+) -> dict[tuple[TopicPartition, int], int]:
+    """The size of each replica of the moving partitions, by partition and broker."""
+    held: dict[int, list[TopicPartition]] = {}
+    for partition, move in sorted(moves.items()):
+        for broker in move.replicas:
+            held.setdefault(broker, []).append(partition)
+    sizes: dict[tuple[TopicPartition, int], int] = {}
+
+    async def one(broker: int, partitions: Sequence[TopicPartition]) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                directories = await describe_log_dirs(cluster, broker, partitions)
+        except (OdradekError, ConnectionError, TimeoutError) as error:
+            problems[f"log directories of broker {broker}"] = str(error) or "no answer"
+            return
+        for directory in directories:
+            for partition, replica in directory.replicas.items():
+                if not replica.is_future:
+                    sizes[partition, broker] = replica.size_bytes
+
+    await asyncio.gather(*(one(broker, each) for broker, each in sorted(held.items())))
+    return sizes
+
+
+async def _throttles(
+    cluster: Cluster, before: MovesFacts | None, now_ms: int, topics: Iterable[str]
+) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Mapping[str, str]], int]:
+    """The throttles, and when they were read: less often, because every topic is described."""
+    if before is not None and now_ms - before.throttles_at_ms < THROTTLES_PERIOD_MS:
+        return before.broker_throttles, before.topic_throttles, before.throttles_at_ms
+    brokers, named = await throttles_of(cluster, sorted(cluster.metadata.nodes), sorted(topics))
+    return (
+        {broker: options for broker, options in brokers.items() if options},
+        {name: options for name, options in named.items() if options},
+        now_ms,
+    )
+
+
+def _moving(
+    cluster: Cluster,
+    moves: Mapping[TopicPartition, PartitionReassignment],
+    sizes: Mapping[tuple[TopicPartition, int], int],
+    before: MovesFacts | None,
+    now_ms: int,
+) -> tuple[MovingPartition, ...]:
+    former = {
+        (each.partition, copy.broker): copy
+        for each in (before.moving if before else ())
+        for copy in each.copies
+    }
+    past_s = (now_ms - before.at_ms) / 1000 if before else 0.0
+    found = []
+    for partition, move in sorted(moves.items()):
+        leader = cluster.metadata.leader(partition)
+        # While the leader's size is not known, the largest replica is the best estimate.
+        known = [sizes[partition, b] for b in move.replicas if (partition, b) in sizes]
+        whole = sizes.get((partition, leader), max(known, default=None))
+        found.append(
+            MovingPartition(
+                partition=partition,
+                leader=leader if leader >= 0 else None,
+                replicas=move.replicas,
+                adding=move.adding,
+                removing=move.removing,
+                leader_bytes=whole,
+                copies=tuple(
+                    copy_facts(
+                        broker,
+                        sizes.get((partition, broker)),
+                        whole,
+                        former.get((partition, broker)),
+                        past_s,
+                    )
+                    for broker in move.adding
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def copy_facts(
+    broker: int, held: int | None, whole: int | None, former: CopyFacts | None, past_s: float
+) -> CopyFacts:
+    """A copy of `whole` bytes of which `held` are there, and its rates since `past_s`. Pure."""
+    left = None if held is None or whole is None else max(0, whole - held)
+    if former is None or past_s <= 0:
+        return CopyFacts(broker=broker, held_bytes=held, left_bytes=left)
+    return CopyFacts(
+        broker=broker,
+        held_bytes=held,
+        left_bytes=left,
+        bytes_per_s=_mean(former.bytes_per_s, former.held_bytes, held, past_s),
+        left_per_s=_mean(former.left_per_s, left, former.left_bytes, past_s),
+    )
+
+
+def _mean(mean: float | None, least: int | None, most: int | None, past_s: float) -> float | None:
+    if least is None or most is None:
+        return mean
+    rate = (most - least) / past_s
+    return rate if mean is None else (1 - _WEIGHT) * mean + _WEIGHT * rate
+
+
+async def _drawn(
+    source: Source, moves: Iterable[TopicPartition]
+) -> dict[TopicPartition, PartitionFacts]:
+    """The replicas of the moving partitions of a few topics."""
+    moving = sorted(moves)
+    topics = list(dict.fromkeys(partition.topic for partition in moving))[:DRAWN_TOPICS]
+    found = {}
+    for topic in topics:
+        detail = await collect_topic(source, topic, None)
+        for partition in detail.partitions:
+            name = TopicPartition(topic, partition.partition)
+            if name in moving:
+                found[name] = partition
+    return found

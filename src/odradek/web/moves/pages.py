@@ -1,0 +1,106 @@
+"""The routes of moves: a plan, its files, and what executes it.
+
+GET  /moves                     what moves now (a live view)
+GET  /moves/plan?kind=...       a plan, as a page or as JSON
+GET  /moves/plans/{id}/{file}   plan.json or rollback.json of a plan that was shown
+POST /moves/begin               {"plan": id}; also continue, pause, cancel, clear-throttles
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from odradek.model.errors import OdradekError
+from odradek.plan.collect import inflow_of, picture_of
+from odradek.plan.movement import PlanError
+from odradek.web.guard import writes
+from odradek.web.moves.mover import MoveRunner, plan_file
+from odradek.web.moves.planned import PlannedMove, planned_move
+from odradek.web.moves.request import PlanKind, PlanRequest, make_plan, parse_request
+
+PLANNING_S: Final = 90.0
+
+
+async def plan_page(request: Request) -> Response:
+    """GET /moves/plan: makes the plan that the fields describe."""
+    state = request.app.state
+    try:
+        wanted = parse_request(request.query_params.getlist)
+        async with asyncio.timeout(PLANNING_S):
+            async with state.mover.planning:
+                value = await _planned(request, wanted)
+    except TimeoutError:
+        raise HTTPException(503, f"no plan was made within {PLANNING_S:.0f} s") from None
+    except (OdradekError, ConnectionError) as error:
+        raise HTTPException(422, str(error)) from None
+    rendered: Response = state.render(request, "move_plan.html", value)
+    return rendered
+
+
+async def _planned(request: Request, wanted: PlanRequest) -> PlannedMove:
+    state = request.app.state
+    mover: MoveRunner = state.mover
+    cluster = await state.source.cluster()
+    picture = await picture_of(cluster)
+    saved = await mover.saved() if wanted.kind is PlanKind.ROLL_BACK else None
+    inflow = await inflow_of(cluster, picture) if wanted.pace.throttle else {}
+    began_s = time.monotonic()
+    plan = await asyncio.to_thread(make_plan, wanted, picture, saved.before if saved else None)
+    took_s = time.monotonic() - began_s
+    mover.keep(wanted, plan)
+    server = state.source.server
+    return planned_move(wanted, picture, plan, inflow, planned_s=took_s, server=server)
+
+
+async def plan_download(request: Request) -> Response:
+    """GET /moves/plans/{id}/{file}: the reassignment JSON of a plan, or of the way back."""
+    name = request.path_params["file"]
+    if name not in ("plan.json", "rollback.json"):
+        raise HTTPException(404, "a plan has the files plan.json and rollback.json")
+    try:
+        found = request.app.state.mover.shown(request.path_params["id"])
+    except PlanError as error:
+        raise HTTPException(404, str(error)) from None
+    return Response(
+        plan_file(found.plan, back=name == "rollback.json"),
+        media_type="application/json",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _button(act: Callable[[MoveRunner, Any], Awaitable[str]]) -> Any:
+    """A write route that answers what was done, and opens the page of moves."""
+
+    @writes
+    async def endpoint(request: Request) -> Response:
+        body = await request.json() if await request.body() else {}
+        try:
+            says = await act(request.app.state.mover, body if isinstance(body, dict) else {})
+        except PlanError as error:
+            raise HTTPException(409, str(error)) from None
+        except (OdradekError, ConnectionError, OSError) as error:
+            raise HTTPException(502, str(error)) from None
+        return JSONResponse({"says": says, "open": "/moves"})
+
+    return endpoint
+
+
+ROUTES: Final = (
+    Route("/moves/plan", plan_page, methods=["GET"]),
+    Route("/moves/plans/{id}/{file}", plan_download, methods=["GET"]),
+    Route(
+        "/moves/begin",
+        _button(lambda mover, body: mover.begin(str(body.get("plan")))),
+        methods=["POST"],
+    ),
+    Route("/moves/continue", _button(lambda mover, _body: mover.go_on()), methods=["POST"]),
+    Route("/moves/pause", _button(lambda mover, _body: mover.pause()), methods=["POST"]),
+    Route("/moves/cancel", _button(lambda mover, _body: mover.cancel()), methods=["POST"]),
+    Route("/moves/clear-throttles", _button(lambda mover, _body: mover.clear()), methods=["POST"]),
+)
