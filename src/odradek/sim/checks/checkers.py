@@ -421,14 +421,15 @@ def _read_log(
             is_whole = False
             break
         segment = disk.content(f"{path}/{name}")
-        read = 0
-        for batch in _batches_in(segment):
+        found = _batches_in(segment)
+        without_gap = 0
+        for batch in found:
             if batch.base_offset != end:
                 break
-            batches.append(batch)
             end = batch.next_offset
-            read += batch.size_bytes
-        is_whole = read == len(segment.data)
+            without_gap += 1
+        batches += found[:without_gap]
+        is_whole = without_gap == len(found) and segment.known_bytes == len(segment.data)
     return LogOnDisk(path, partition, topic_id, is_copy, start, end, tuple(batches), is_whole)
 
 

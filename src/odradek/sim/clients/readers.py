@@ -166,9 +166,11 @@ class Reader:
             if not answer.session_id:  # the broker's session cache is full: name all partitions
                 self._session.begin_anew(positions)
         again = False
+        named = self._named() if answer.responses else {}
         for topic in answer.responses:
             for data in topic.partitions:
-                position = self._position(topic.topic_id if self._by_id else topic.topic, data)
+                name = topic.topic_id if self._by_id else topic.topic
+                position = named.get((name, data.partition_index))
                 if position is not None and id(position) in floors:
                     again |= await self._partition(leader, position, data, floors[id(position)])
         if again:
@@ -216,13 +218,14 @@ class Reader:
             self._session.begin_anew(self._positions.values())
         self._workload.expect_retriable("Fetch", error)
 
-    def _position(self, topic: bytes | str, data: PartitionData) -> Position | None:
+    def _named(self) -> dict[tuple[bytes | str, int], Position]:
+        """The positions by topic and partition, as responses name them; of a name, the first."""
+        named: dict[tuple[bytes | str, int], Position] = {}
         for position in self._positions.values():
             facts = position.facts
-            named = facts.topic.id if self._by_id else facts.topic.name
-            if named == topic and facts.index == data.partition_index:
-                return position
-        return None
+            topic = facts.topic.id if self._by_id else facts.topic.name
+            named.setdefault((topic, facts.index), position)
+        return named
 
     async def _partition(
         self, leader: Connection, position: Position, data: PartitionData, floor: Floor

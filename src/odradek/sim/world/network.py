@@ -197,6 +197,15 @@ class SimulatedNetwork:
         """The simulated time in seconds."""
         return self._loop.time()
 
+    def draw_arrival_s(self, source: str, target: str) -> float:
+        """When bytes that are sent now arrive."""
+        low_ms, high_ms = self.delay_ms
+        delay_s = (low_ms + (high_ms - low_ms) * self._random.random()) / 1000
+        arrives_at_s = self._loop.time() + delay_s
+        if self._slow_s or self._held_up_s:
+            arrives_at_s += self.extra_delay_s(source, target)
+        return arrives_at_s
+
 
 class SimulatedLoop(VirtualTimeLoop):
     """A loop with a simulated network, whose tasks belong to processes."""
@@ -375,8 +384,7 @@ class _End(asyncio.Transport):
         if network.is_cut(self.name, self.peer_name):
             self.lost_bytes += 1
             return
-        arrives_at_s = network.now_s() + network.draw_delay_s()
-        arrives_at_s += network.extra_delay_s(self.name, self.peer_name)
+        arrives_at_s = network.draw_arrival_s(self.name, self.peer_name)
         if not isinstance(what, Exception):  # a reset may overtake bytes, which are then lost
             # Strictly later than what was sent before: the order of equal times is not defined.
             arrives_at_s = max(self._arrives_at_s + _TICK_S, arrives_at_s)
