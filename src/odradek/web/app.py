@@ -7,30 +7,37 @@ A view is one URL in three forms: a page that is readable without JavaScript, JS
 application/json`), and a stream of its changes (`Accept: text/event-stream`).
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from odradek import __version__
+from odradek.web.access import pages as access
+from odradek.web.brokers.view import broker_view
+from odradek.web.brokers.view import keys as broker_keys
+from odradek.web.facts.access import collect_access
+from odradek.web.facts.broker import collect_broker
 from odradek.web.facts.cluster import collect_cluster
 from odradek.web.facts.doctor import collect_diagnosis
+from odradek.web.facts.journal import collect_journal
 from odradek.web.facts.poller import FactKey, FactKind, Facts, Poller
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import collect_topic
 from odradek.web.groups import pages as groups
 from odradek.web.groups.collect import GROUPS, GroupCollector, group_view, groups_view
 from odradek.web.guard import Guard, WriteAccess, token
-from odradek.web.live.hub import Hub, TooManyViewersError
+from odradek.web.lab import pages as lab
+from odradek.web.live.hub import Hub
+from odradek.web.live.view import LiveView, number
 from odradek.web.messages import pages as messages
 from odradek.web.moves.collect import collect_moves
 from odradek.web.moves.mover import MoveRunner
@@ -42,7 +49,8 @@ from odradek.web.now.view import CLUSTER, now_view
 from odradek.web.now.view import KEYS as NOW
 from odradek.web.rendering import STATIC, Rendering, plain, wants_json
 from odradek.web.stories.pages import ROUTES as STORY_ROUTES
-from odradek.web.topics.view import topic_view, topics_view
+from odradek.web.timeline.pages import TIMELINE
+from odradek.web.topics.view import topic_view, topic_view_at, topics_view
 from odradek.web.transactions.facts import collect_transactions
 from odradek.web.transactions.view import TRANSACTIONS, transactions_view
 
@@ -53,56 +61,10 @@ KINDS: Final[Mapping[str, FactKind]] = {
     "topic": FactKind(collect_topic, share_max=0.1),
     "transactions": FactKind(collect_transactions, share_max=0.1),
     "moves": FactKind(collect_moves, share_max=0.1),
+    "broker": FactKind(collect_broker, share_max=0.1),
+    "journal": FactKind(collect_journal),
+    "access": FactKind(collect_access, share_max=0.1),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LiveView:
-    """A view that changes by itself: what it needs, and its value."""
-
-    path: str
-    template: str
-    keys: Callable[[Request], tuple[FactKey, ...]]
-    value: Callable[[Facts, Request], object]
-
-    def route(self) -> Route:
-        return Route(self.path, self.answer, methods=["GET"])
-
-    async def answer(self, request: Request) -> Response:
-        state = request.app.state
-        keys = self.keys(request)
-        at_ms = _number(request, "at")
-        if at_ms is not None:
-            facts = state.poller.at(keys, at_ms)
-        elif "text/event-stream" in request.headers.get("accept", ""):
-            return self._stream(request, keys)
-        else:
-            facts = await state.poller.collect(keys)
-        rendered: Response = state.render(request, self.template, self.value(facts, request))
-        return rendered
-
-    def _stream(self, request: Request, keys: tuple[FactKey, ...]) -> Response:
-        state = request.app.state
-
-        def render(facts: Facts) -> str:
-            content: str = state.render.content(request, self.template, self.value(facts, request))
-            return content
-
-        url = f"{request.url.path}?{request.url.query}"
-        last_id = request.headers.get("last-event-id", "")
-        return StreamingResponse(
-            _events(state.hub, url, keys, render, last_id), media_type="text/event-stream"
-        )
-
-
-async def _events(
-    hub: Hub, url: str, keys: tuple[FactKey, ...], render: Callable[[Facts], str], last_id: str
-) -> AsyncIterator[bytes]:
-    try:
-        async for each in hub.events(url, keys, render, last_id):
-            yield each
-    except TooManyViewersError:
-        yield b"event: full\ndata: too many pages are open\n\n"
 
 
 class Section(NamedTuple):
@@ -120,8 +82,20 @@ SECTIONS: Final = (
     Section("Groups", "/groups", "g"),
     Section("Transactions", "/transactions", "x"),
     Section("Moves", "/moves", "v"),
+    Section("Timeline", "/timeline", "l"),
+    Section("Access", "/access", "a"),
 )
 STORIES: Final = Section("Stories", "/stories", "s")
+LAB: Final = Section("Lab", "/lab", "b")
+
+
+def _topic(facts: Facts, request: Request) -> object:
+    name, only = request.path_params["topic"], number(request, "partition")
+    at_ms = number(request, "at")
+    if at_ms is None:
+        return topic_view(facts, name, only)
+    return topic_view_at(facts, request.app.state.poller.facts, name, at_ms, only)
+
 
 VIEWS: Final = (
     LiveView("/", "now.html", lambda _request: NOW, lambda facts, _request: now_view(facts)),
@@ -132,12 +106,17 @@ VIEWS: Final = (
         lambda facts, _request: topics_view(facts),
     ),
     LiveView(
+        "/brokers/{broker:int}",
+        "broker.html",
+        lambda request: broker_keys(request.path_params["broker"]),
+        lambda facts, request: broker_view(facts, request.path_params["broker"]),
+    ),
+    TIMELINE,
+    LiveView(
         "/topics/{topic}",
         "topic.html",
         lambda request: (FactKey("topic", request.path_params["topic"]),),
-        lambda facts, request: topic_view(
-            facts, request.path_params["topic"], _number(request, "partition")
-        ),
+        _topic,
     ),
     LiveView(
         "/groups",
@@ -176,7 +155,8 @@ def create_app(
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The application for a cluster; without one only what needs none."""
-    sections = (*(SECTIONS if source is not None else ()), STORIES)
+    is_local = source is not None and source.directory is not None
+    sections = (*(SECTIONS if source is not None else ()), *((LAB,) if is_local else ()), STORIES)
 
     def shared(request: Request) -> Mapping[str, object]:
         return {
@@ -186,7 +166,7 @@ def create_app(
             "bootstrap": source.bootstrap if source else "",
             "can_write": app.state.write_access.is_enabled,
             "is_local": source is not None and source.directory is not None,
-            "at_ms": _number(request, "at"),
+            "at_ms": number(request, "at"),
         }
 
     @asynccontextmanager
@@ -205,12 +185,9 @@ def create_app(
     static = Mount("/static", _Static(directory=STATIC))
     views: list[BaseRoute] = []
     if source is not None:
-        views = [
-            *(view.route() for view in VIEWS),
-            *messages.ROUTES,
-            *groups.ROUTES,
-            *MOVE_ROUTES,
-        ]
+        views = [*(view.route() for view in VIEWS)]
+        views += [*messages.ROUTES, *groups.ROUTES, *MOVE_ROUTES, *access.ROUTES]
+        views += lab.ROUTES if source.directory is not None else ()
     app = Starlette(
         routes=[static, Route("/token", token, methods=["POST"]), *views, *STORY_ROUTES, *routes],
         middleware=[Middleware(Guard, allowed_hosts=allowed_hosts)],
@@ -243,12 +220,3 @@ async def _refused(request: Request, exception: Exception) -> Response:
         error.status_code,
     )
     return rendered
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise HTTPException(400, f"{name}={text!r}, must be a number")
-    return int(text)

@@ -82,12 +82,25 @@ def writes(endpoint: Endpoint) -> Endpoint:
     return guarded
 
 
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a write: a JSON object with text values.
+
+    Raises:
+        HTTPException: 400, it is something else.
+    """
+    try:
+        fields = await request.json()
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
+        raise HTTPException(400, "the body must be a JSON object with text values")
+    return fields
+
+
 async def token(request: Request) -> Response:
     """POST /token: the one-time code for the token."""
     access: WriteAccess = request.app.state.write_access
-    body = await request.json()
-    code = body.get("code") if isinstance(body, dict) else None
-    found = access.exchange(code) if isinstance(code, str) else None
+    found = access.exchange((await form_of(request)).get("code", ""))
     if found is None:
         raise HTTPException(403, "the code is wrong, or was used before: start the page again")
     return JSONResponse({"token": found})

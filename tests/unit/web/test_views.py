@@ -1,17 +1,30 @@
 """The values of the views."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.model.clock import WallMs
+from odradek.model.partition import TopicPartition
+from odradek.plan.cluster import ClusterPicture, Replicas
+from odradek.plan.commands import Caller
 from odradek.plan.facts import Finding, Severity
+from odradek.plan.permissions import PermissionTextError
+from odradek.web.access.view import ACCESS, access_view, acls_of, permission
+from odradek.web.brokers.view import consequences, disk_view
+from odradek.web.facts.access import AccessFacts
+from odradek.web.facts.broker import DirectoryFacts, DiskSample
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
 from odradek.web.facts.doctor import Diagnosis
+from odradek.web.facts.journal import Happening, Journal, differences
 from odradek.web.facts.poller import Collected, FactKey
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail
+from odradek.web.lab.pages import lab_view
 from odradek.web.lanes.values import LaneMove, LaneRole
 from odradek.web.now.view import CLUSTER, DOCTOR, now_view
 from odradek.web.rendering import plain
-from odradek.web.topics.view import lanes_of, topic_view, topics_view
+from odradek.web.timeline.view import JOURNAL, timeline_view
+from odradek.web.topics.view import lanes_of, topic_view, topic_view_at, topics_view
 
 AT = WallMs(1_000)
 OFFLINE = Finding(Severity.CRITICAL, "offline", "t-0", "no leader", "odradek start 1")
@@ -169,3 +182,162 @@ def test_a_topic_that_is_missing_is_told_from_one_that_could_not_be_read():
     assert not topic_view(missing, "t").exists
     assert topic_view(unread, "t").exists
     assert topic_view(unread, "t").problem == "no broker answers"
+
+
+def decided(at_ms: int, number: int, leader: int, isr: tuple[int, ...]) -> dict:
+    after = {"leader": leader, "leader_epoch": at_ms, "isr": isr, "recovering": False}
+    return {"at_ms": at_ms, "partition": number, "says": "", "after": after}
+
+
+def test_a_moment_that_was_not_observed_has_the_leaders_and_isrs_of_the_journal():
+    journal = (decided(10, 0, 1, (1, 2)), decided(20, 0, 2, (2,)), decided(30, 0, 1, (1, 2)))
+    view = topic_view_at({}, detail(2, journal=journal), "t", 25)
+
+    assert view.is_rebuilt
+    assert [p.lanes.partition for p in view.partitions] == [0]  # 1 did not exist yet
+    lanes = {lane.broker: lane for lane in view.partitions[0].lanes.lanes}
+    assert (lanes[2].role, lanes[2].in_sync, lanes[2].leo) == (LaneRole.LEADER, True, None)
+    assert (lanes[1].role, lanes[1].in_sync) == (LaneRole.FOLLOWER, False)
+    assert [e["at_ms"] for e in view.journal] == [20, 10]
+
+
+def test_a_moment_that_was_observed_is_shown_as_it_was():
+    view = topic_view_at(detail(1), detail(3), "t", 25)
+
+    assert not view.is_rebuilt
+    assert view.count == 1
+
+
+# --------------------------------------------------------------------------------- a broker
+
+
+def test_what_happens_if_a_broker_fails_is_told_by_partition():
+    held = {
+        0: Replicas((1, 2), 0, 1, (1,)),  # no other in sync
+        1: Replicas((1, 2), 0, 2, (1, 2)),  # one is left, two are needed
+        2: Replicas((1, 2, 3), 0, 1, (1, 2, 3)),  # another leads
+        3: Replicas((2, 1, 3), 0, 2, (1, 2, 3)),
+        4: Replicas((2, 3), 0, 2, (2, 3)),  # not concerned
+        5: Replicas((2, 3, 1), 0, 2, (2, 3)),  # it is out of sync already
+    }
+    picture = ClusterPicture(
+        {1: None, 2: None, 3: None},
+        {TopicPartition("t", number): replicas for number, replicas in held.items()},
+        {"t": 2},
+    )
+
+    assert [(c.kind, c.partitions) for c in consequences(picture, 1)] == [
+        ("offline", ("t-0",)),
+        ("under-min-isr", ("t-1",)),
+        ("election", ("t-2",)),
+        ("under-replicated", ("t-3", "t-5")),
+    ]
+
+
+def directory(*samples: tuple[int, int]) -> DirectoryFacts:
+    return DirectoryFacts(
+        path="/d", is_offline=False, replicas=1, held_bytes=5, total_bytes=1_000,
+        usable_bytes=samples[-1][1], samples=tuple(DiskSample(*each) for each in samples),
+    )  # fmt: skip
+
+
+def test_a_disk_that_fills_up_has_the_time_until_it_is_full():
+    disk = disk_view(directory((0, 400), (60_000, 340), (120_000, 280)))
+
+    assert disk.fills_bytes_per_s == pytest.approx(1.0)
+    assert disk.full_in_s == pytest.approx(280)
+    assert disk.used_percent == pytest.approx(72)
+
+
+@pytest.mark.parametrize(
+    "samples", [((0, 400),), ((0, 400), (59_000, 300)), ((0, 300), (60_000, 400))]
+)
+def test_no_forecast_is_made_of_too_little_or_of_a_disk_that_empties(samples):
+    assert disk_view(directory(*samples)).full_in_s is None
+
+
+# ------------------------------------------------------------------------------- the timeline
+
+
+def overview(**more) -> ClusterOverview:
+    return replace(CLUSTER_NOW, **more)
+
+
+def test_polls_of_a_foreign_cluster_show_what_changed():
+    brokers = (CLUSTER_NOW.brokers[0], replace(CLUSTER_NOW.brokers[1], is_registered=False))
+    after = overview(controller=0, brokers=brokers, topics=(topic("t", offline=2), topic("b")))
+
+    assert [h.says for h in differences(CLUSTER_NOW, after, 7)] == [
+        "the controller is broker 0, and was broker 1",
+        "broker 1 is no longer registered",
+        "topic t has 2 partitions offline, and had 1",
+        "topic t has 0 partitions under-replicated, and had 2",
+        "topic b exists",
+        "topic __consumer_offsets does not exist any more",
+        "topic a does not exist any more",
+    ]
+    assert list(differences(CLUSTER_NOW, CLUSTER_NOW, 7)) == []
+
+
+def test_the_timeline_of_a_moment_has_what_happened_until_then():
+    happened = tuple(Happening(at_ms=at, says=str(at), kind="NOTE") for at in (1, 5, 9))
+    journal = Journal(happenings=happened, begins_ms=0, is_reported=True)
+    facts = {JOURNAL: Collected(WallMs(10), journal)}
+
+    assert [h.at_ms for h in timeline_view(facts, {}, None).happenings] == [9, 5, 1]
+    view = timeline_view(facts, {CLUSTER: Collected(AT, CLUSTER_NOW)}, 5)
+    assert [h.at_ms for h in view.happenings] == [5, 1]
+    assert view.now is not None
+    assert timeline_view(facts, {}, 5).now is None
+
+
+# --------------------------------------------------------------------------------------- access
+
+
+def test_permissions_are_shown_in_words_with_the_command_that_removes_them():
+    acls = acls_of(permission({"principal": "app", "operations": "read", "kind": "topic",
+                               "name": "orders-*"}))  # fmt: skip
+    facts = {ACCESS: Collected(AT, AccessFacts(acls=tuple(acls), users={"app": (("S", 1),)}))}
+    view = access_view(facts, Caller(bootstrap="b:1"))
+
+    (each,) = view.permissions
+    assert each.principal == "User:app"
+    assert "orders-" in each.sentences[0]
+    assert each.removals == (
+        (
+            "kafka-acls --bootstrap-server b:1 --remove --allow-principal User:app "
+            "--operation Read --topic orders- --resource-pattern-type prefixed"
+        ),
+    )
+    assert [user.name for user in view.users] == ["app"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"principal": "app", "operations": "fly", "kind": "topic", "name": "t"},
+        {"principal": "app", "operations": "read", "kind": "topic"},
+        {"principal": "app", "operations": "read", "kind": "house", "name": "t"},
+        {"principal": "", "operations": "read", "kind": "topic", "name": "t"},
+    ],
+)
+def test_words_that_are_no_permission_are_refused(fields):
+    with pytest.raises(PermissionTextError):
+        permission(fields)
+
+
+def test_the_lab_offers_what_a_process_allows():
+    brokers = (
+        BrokerOverview(id=0, is_registered=True, process="running"),
+        BrokerOverview(id=1, is_registered=False, process="killed"),
+        BrokerOverview(id=2, is_registered=True, process="paused"),
+        BrokerOverview(id=3, is_registered=True),
+    )
+    view = lab_view({CLUSTER: Collected(AT, overview(brokers=brokers))}, "")
+
+    assert [each.actions for each in view.brokers] == [
+        ("pause", "kill", "stop", "restart"),
+        ("start",),
+        ("resume", "kill"),
+        (),
+    ]

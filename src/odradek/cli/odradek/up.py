@@ -7,8 +7,10 @@ on. The bootstrap address is printed last, and is the only output on stdout.
 
 import pathlib
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import click
 
@@ -34,6 +36,7 @@ from odradek.local.supervisor import Supervisor
 @click.option("--racks", metavar="A,B,...", help="The racks of brokers 0, 1, ...")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Use ZooKeeper, not a file.")
 @click.option("--http-port", type=int, metavar="P", help="Likewise for /metrics and /health.")
+@click.option("--web", "has_web", is_flag=True, help="Serve the page on it, too: odradek web.")
 @click.option("--secure", is_flag=True, help="TLS, users with passwords, and ACLs (SASL_SSL).")
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S",
@@ -52,6 +55,7 @@ def up(  # noqa: PLR0913  one argument for each option
     http_port: int | None,
     timeout: float,
     secure: bool,
+    has_web: bool,
     properties: Sequence[str],
 ) -> None:
     """Start a cluster on this machine: each broker is a process.
@@ -59,6 +63,8 @@ def up(  # noqa: PLR0913  one argument for each option
     Arguments after -- are broker options, as in server.properties. The cluster of an existing
     directory is started with its former ports and options, and stays secure if it is.
     """
+    if has_web and detach:
+        raise click.UsageError("--web serves the page until Ctrl-C: with --detach run odradek web")
     overrides = parse_overrides(properties)
     for unknown in check_broker_options(overrides):
         say(f"{unknown}: this broker option is unknown; it is kept and has no effect")
@@ -91,7 +97,20 @@ def up(  # noqa: PLR0913  one argument for each option
     say("connect to:")
     print(report["bootstrap"], flush=True)
     if not detach:
-        _stay(supervisor)
+        with _page(path) if has_web else nullcontext():
+            _stay(supervisor)
+
+
+@contextmanager
+def _page(path: pathlib.Path) -> Iterator[None]:
+    """The page in a process of its own, which prints its address and ends with this one."""
+    command = [sys.executable, "-m", "odradek", "web", "--dir", str(path), "--write"]
+    page = subprocess.Popen(command, stdout=sys.stderr)
+    try:
+        yield
+    finally:
+        page.terminate()
+        page.wait()
 
 
 def _how_to_connect(path: pathlib.Path, bootstrap: str, *, is_new: bool) -> list[str]:

@@ -69,7 +69,7 @@ async def collect_cluster(source: Source, _argument: str, _before: object) -> Cl
         OdradekError, ConnectionError: no broker answers.
     """
     cluster = await source.cluster()
-    response = await cluster.refresh()
+    response = await cluster.refresh(None)
     caller = await asyncio.to_thread(source.caller)
     return state_of(
         response, dict(caller.local), {id_: caller.process(id_) for id_ in caller.local}

@@ -27,8 +27,8 @@ class Source:
         config: str | None = None,
     ) -> None:
         self.directory = directory
-        self._properties = dict(properties)
-        self._caller = Caller(
+        self.properties = dict(properties)
+        self.named = Caller(
             bootstrap=properties.get("bootstrap.servers", ""),
             config=config or (admin_file(directory) if directory else None) or "",
             options=""
@@ -40,7 +40,7 @@ class Source:
 
     @property
     def bootstrap(self) -> str:
-        return self._caller.bootstrap
+        return self.named.bootstrap
 
     @property
     def server(self) -> str:
@@ -55,17 +55,17 @@ class Source:
         """
         async with self._connecting:
             if self._cluster is None:
-                settings = ClientSettings.from_properties(self._properties)
+                settings = ClientSettings.from_properties(self.properties)
                 self._cluster = await Cluster.connect(settings, wait_ms=CONNECT_WAIT_MS)
             return self._cluster
 
     def caller(self) -> Caller:
         """How commands name the cluster, with the present state of its processes here."""
         if self.directory is None:
-            return self._caller
+            return self.named
         report = Supervisor(ClusterDirectory(self.directory), say=lambda _text: None).status()
         return replace(
-            self._caller,
+            self.named,
             local={broker["id"]: broker["state"] for broker in report["brokers"]},
             ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},
         )

@@ -28,8 +28,15 @@ const say = (text) => {
   link.textContent = text;
 };
 
+let events;
+const relisten = () => {
+  if (main.dataset.live === undefined) return;
+  events?.close();
+  listen();
+};
+
 const listen = () => {
-  const events = new EventSource(document.location.href);
+  events = new EventSource(document.location.href);
   events.addEventListener("snapshot", (event) => {
     say("");
     morph(main, JSON.parse(event.data), "innerHTML");
@@ -43,8 +50,8 @@ const listen = () => {
     }
     dress();
   });
-  events.addEventListener("full", () => {
-    events.close();
+  events.addEventListener("full", (event) => {
+    event.target.close();
     say("not live: too many pages are open");
   });
   events.addEventListener("error", () => say("connection lost, trying again"));
@@ -123,6 +130,22 @@ document.addEventListener("click", async (event) => {
     const cell = found[Math.floor(event.offsetY / 17) * columns + Math.floor(event.offsetX / 9)];
     if (cell) document.location.search = `?partition=${cell[0]}`;
   }
+});
+
+// A form with data-auto is sent while it changes, and its answer replaces the content.
+let timer;
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-auto]");
+  if (!form) return;
+  clearTimeout(timer);
+  timer = setTimeout(async () => {
+    const url = `${form.action}?${new URLSearchParams(new FormData(form))}`;
+    const text = await (await fetch(url)).text();
+    history.replaceState(null, "", url);
+    morph(main, new DOMParser().parseFromString(text, "text/html").getElementById("content").innerHTML, "innerHTML");
+    dress();
+    relisten();
+  }, 120);
 });
 
 let afterG = false;

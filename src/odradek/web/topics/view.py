@@ -1,11 +1,12 @@
 """The list of topics, and one topic: its replicas as lanes, sizes, options, and why. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from odradek.model.clock import WallMs
 from odradek.web.facts.cluster import ClusterOverview, TopicCounts
-from odradek.web.facts.poller import FactKey, Facts
+from odradek.web.facts.poller import Collected, FactKey, Facts
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail, TopicOption
 from odradek.web.lanes.drawing import SvgText, lanes_svg
 from odradek.web.lanes.heat import HeatStrip, PartitionHealth, heat_strip
@@ -56,6 +57,7 @@ class TopicView:
     is_reported: bool
     problems: Mapping[str, str]
     only: int | None  # the partition that was asked for
+    is_rebuilt: bool  # from the journal: not observed, so without offsets
 
 
 def topics_view(facts: Facts) -> TopicsView:
@@ -73,7 +75,66 @@ def topics_view(facts: Facts) -> TopicsView:
 
 def topic_view(facts: Facts, name: str, only: int | None = None) -> TopicView:
     """A topic, or one partition of it."""
-    seen = facts.get(FactKey("topic", name))
+    return _view(facts.get(FactKey("topic", name)), name, only, is_rebuilt=False)
+
+
+def topic_view_at(
+    past: Facts, facts: Facts, name: str, at_ms: int, only: int | None = None
+) -> TopicView:
+    """The topic as it was: as observed then, else leaders and ISRs by the journal."""
+    key = FactKey("topic", name)
+    if key in past:
+        return _view(past[key], name, only, is_rebuilt=False)
+    seen = facts.get(key)
+    if seen is None or seen.value is None:
+        return _view(seen, name, only, is_rebuilt=False)
+    rebuilt = Collected(WallMs(at_ms), topic_at(seen.value, at_ms))
+    return _view(rebuilt, name, only, is_rebuilt=True)
+
+
+def topic_at(topic: TopicDetail, at_ms: int) -> TopicDetail:
+    """The topic with the leaders and ISRs that the journal has of that moment; no offsets."""
+    journal = tuple(entry for entry in topic.journal if entry["at_ms"] <= at_ms)
+    led = {e["partition"]: e["after"] for e in journal if e.get("after") is not None}
+    return replace(
+        topic,
+        partitions=tuple(
+            _partition_at(partition, led[partition.partition])
+            for partition in topic.partitions
+            if partition.partition in led
+        ),
+        options=(),
+        sentences=(),
+        journal=journal,
+    )
+
+
+def _partition_at(partition: PartitionFacts, led: Mapping[str, Any]) -> PartitionFacts:
+    leader = led["leader"] if led["leader"] >= 0 else None
+    isr = tuple(led["isr"])
+    # Offsets were not observed; a replica that the journal does not name was out of the ISR.
+    brokers = dict.fromkeys((*(r.broker for r in partition.replicas), *isr))
+    racks = {replica.broker: replica.rack for replica in partition.replicas}
+    return PartitionFacts(
+        partition=partition.partition,
+        leader=leader,
+        leader_epoch=led["leader_epoch"],
+        isr=isr,
+        replicas=tuple(
+            ReplicaFacts(
+                broker=broker,
+                rack=racks.get(broker),
+                is_leader=broker == leader,
+                in_sync=broker in isr,
+            )
+            for broker in brokers
+        ),
+    )
+
+
+def _view(
+    seen: Collected[TopicDetail] | None, name: str, only: int | None, *, is_rebuilt: bool
+) -> TopicView:
     topic: TopicDetail | None = seen.value if seen else None
     if topic is None or seen is None:
         topic = TopicDetail(name=name, exists=seen is None or seen.problem is not None, at_ms=0)
@@ -105,6 +166,7 @@ def topic_view(facts: Facts, name: str, only: int | None = None) -> TopicView:
         is_reported=topic.is_reported,
         problems=topic.problems,
         only=only,
+        is_rebuilt=is_rebuilt,
     )
 
 

@@ -1,0 +1,1 @@
+"""One broker: its disks with a forecast, and what happens if it fails now."""

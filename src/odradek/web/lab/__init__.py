@@ -1,0 +1,1 @@
+"""Faults and sample data for a cluster on this machine."""

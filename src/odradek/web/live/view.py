@@ -1,0 +1,76 @@
+"""A view that changes by itself, in three forms at one URL."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from odradek.web.facts.poller import FactKey, Facts
+from odradek.web.live.hub import Hub, TooManyViewersError
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """A view that changes by itself: what it needs, and its value."""
+
+    path: str
+    template: str
+    keys: Callable[[Request], tuple[FactKey, ...]]
+    value: Callable[[Facts, Request], object]
+
+    def route(self) -> Route:
+        return Route(self.path, self.answer, methods=["GET"])
+
+    async def answer(self, request: Request) -> Response:
+        state = request.app.state
+        keys = self.keys(request)
+        at_ms = number(request, "at")
+        if at_ms is not None:
+            await state.poller.collect(keys)  # the journal, for what was not observed then
+            facts = state.poller.at(keys, at_ms)
+        elif "text/event-stream" in request.headers.get("accept", ""):
+            return self._stream(request, keys)
+        else:
+            facts = await state.poller.collect(keys)
+        rendered: Response = state.render(request, self.template, self.value(facts, request))
+        return rendered
+
+    def _stream(self, request: Request, keys: tuple[FactKey, ...]) -> Response:
+        state = request.app.state
+
+        def render(facts: Facts) -> str:
+            content: str = state.render.content(request, self.template, self.value(facts, request))
+            return content
+
+        url = f"{request.url.path}?{request.url.query}"
+        last_id = request.headers.get("last-event-id", "")
+        return StreamingResponse(
+            _events(state.hub, url, keys, render, last_id), media_type="text/event-stream"
+        )
+
+
+async def _events(
+    hub: Hub, url: str, keys: tuple[FactKey, ...], render: Callable[[Facts], str], last_id: str
+) -> AsyncIterator[bytes]:
+    try:
+        async for each in hub.events(url, keys, render, last_id):
+            yield each
+    except TooManyViewersError:
+        yield b"event: full\ndata: too many pages are open\n\n"
+
+
+def number(request: Request, name: str) -> int | None:
+    """A number in the query; None if it is not there.
+
+    Raises:
+        HTTPException: 400, it is not a number.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise HTTPException(400, f"{name}={text!r}, must be a number")
+    return int(text)

@@ -1,0 +1,1 @@
+"""What happened, with a slider that shows the cluster as it was."""
