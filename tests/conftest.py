@@ -3,6 +3,7 @@
 import os
 import signal
 from importlib.util import find_spec
+from shutil import which
 
 import pytest
 from hypothesis import settings
@@ -19,10 +20,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 collect_ignore_glob = [
     *(["*/test_arrow_*.py"] if find_spec("pyarrow") is None else []),
     *(["spark/*"] if find_spec("pyspark") is None else []),
+    *(["page/*"] if find_spec("playwright") is None or which("chromium") is None else []),
 ]
 
 # Tests that start brokers: they share the processors with one other test, not with one another.
-WITH_PROCESSES = ("tests/clients/", "tests/cluster/", "tests/recorded/", "tests/spark/")
+WITH_PROCESSES = (
+    "tests/clients/",
+    "tests/cluster/",
+    "tests/page/",
+    "tests/recorded/",
+    "tests/spark/",
+)
 LONGEST = "tests/sim/test_clusters.py"
 
 

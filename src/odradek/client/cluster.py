@@ -149,11 +149,16 @@ class Cluster(Closing):
     # ------------------------------------------------------------------------ metadata
 
     async def refresh(
-        self, topics: Collection[str] | None = (), *, creating: bool = False
+        self,
+        topics: Collection[str] | None = (),
+        *,
+        creating: bool = False,
+        broker: int | None = None,
     ) -> MetadataResponse:
-        """Send a Metadata request to any broker: for some topics, all topics (None) or none.
+        """Send a Metadata request for some topics, all topics (None) or none.
 
-        `creating` lets the broker create missing topics, if `auto.create.topics.enable` is set.
+        It goes to `broker`, or to any. `creating` lets the broker create missing topics, if
+        `auto.create.topics.enable` is set.
 
         Raises:
             BootstrapError: no broker can be reached.
@@ -163,7 +168,7 @@ class Cluster(Closing):
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=creating,
         )
-        connection = await self.any_broker()
+        connection = await (self.any_broker() if broker is None else self.broker(broker))
         answer = await connection.request(request, MetadataResponse)
         self._metadata_id = connection.answered_id
         self.metadata.update(answer, all_topics=topics is None)

@@ -101,13 +101,19 @@ def ask_directory(
     return asked
 
 
-async def ask_cluster(cluster: Cluster, caller: Caller, wanted: Mapping[str, Query]) -> Asked:
+async def ask_cluster(
+    cluster: Cluster, caller: Caller, wanted: Mapping[str, Query], *, timeout_s: float = TIMEOUT_S
+) -> Asked:
+    """The reports of the brokers of a cluster; of each within this time.
+
+    Raises:
+        BootstrapError: no broker can be reached.
+    """
     asked = Asked(caller)
-    await cluster.refresh()
 
     async def ask(broker: int) -> None:
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 connection = await cluster.broker(broker)
                 for name, query in wanted.items():
                     answer = await describe_state(connection, name, query)
@@ -116,7 +122,7 @@ async def ask_cluster(cluster: Cluster, caller: Caller, wanted: Mapping[str, Que
                         return
                     _enter(asked, broker, {name: answer})
         except TimeoutError:
-            asked.silent[broker] = f"no answer within {TIMEOUT_S:.0f} s"
+            asked.silent[broker] = f"no answer within {timeout_s:.0f} s"
         except (OdradekError, ConnectionError) as error:  # also an expired certificate
             asked.silent[broker] = str(error)
 

@@ -16,7 +16,7 @@ from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import DirectoryFacts, DiskSample
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
 from odradek.web.facts.doctor import Diagnosis
-from odradek.web.facts.journal import Happening, Journal, differences
+from odradek.web.facts.journal import ClusterHistory, Happening, differences
 from odradek.web.facts.poller import Collected, FactKey
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail
 from odradek.web.lab.pages import lab_view
@@ -109,9 +109,14 @@ def partition(number: int = 0, *, leader: int | None = 1, **more) -> PartitionFa
         ({"is_leader": True}, LaneRole.LEADER, ""),
         ({}, LaneRole.FOLLOWER, ""),
         (
+            {"is_offline": True, "is_registered": False, "in_sync": False},
+            LaneRole.OFFLINE,
+            "broker 2 is not registered",
+        ),
+        (
             {"is_offline": True, "in_sync": False},
             LaneRole.OFFLINE,
-            "broker 2 is not registered, or its log directory is offline",
+            "its log directory on broker 2 is offline",
         ),
         (
             {"in_sync": False, "leo": 7, "fetched_ms_ago": 1_500},
@@ -281,7 +286,7 @@ def test_polls_of_a_foreign_cluster_show_what_changed():
 
 def test_the_timeline_of_a_moment_has_what_happened_until_then():
     happened = tuple(Happening(at_ms=at, says=str(at), kind="NOTE") for at in (1, 5, 9))
-    journal = Journal(happenings=happened, begins_ms=0, is_reported=True)
+    journal = ClusterHistory(happenings=happened, begins_ms=0, is_reported=True)
     facts = {JOURNAL: Collected(WallMs(10), journal)}
 
     assert [h.at_ms for h in timeline_view(facts, {}, None).happenings] == [9, 5, 1]

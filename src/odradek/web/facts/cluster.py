@@ -1,9 +1,9 @@
 """The brokers and topics of a cluster, from one Metadata response and the processes here."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.web.facts.source import Source
 from odradek.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -44,6 +44,7 @@ class ClusterOverview:
     controller: int | None
     brokers: tuple[BrokerOverview, ...]
     topics: tuple[TopicCounts, ...]
+    problem: str | None = None  # why no broker answers; the rest is then as it was before
 
     @property
     def registered(self) -> int:
@@ -62,15 +63,25 @@ class ClusterOverview:
         return sum(topic.under_replicated for topic in self.topics)
 
 
-async def collect_cluster(source: Source, _argument: str, _before: object) -> ClusterOverview:
-    """The cluster now.
+async def collect_cluster(
+    source: Source, _argument: str, before: ClusterOverview | None
+) -> ClusterOverview:
+    """The cluster now; if no broker answers, as it was, with the present processes.
 
     Raises:
-        OdradekError, ConnectionError: no broker answers.
+        OdradekError, ConnectionError: no broker has answered yet.
     """
-    cluster = await source.cluster()
-    response = await cluster.refresh(None)
     caller = await asyncio.to_thread(source.caller)
+    try:
+        response = await source.metadata(None)
+    except (OdradekError, ConnectionError) as error:
+        if before is None:
+            raise
+        brokers = tuple(
+            replace(broker, process=caller.local.get(broker.id), why=caller.process(broker.id))
+            for broker in before.brokers
+        )
+        return replace(before, brokers=brokers, problem=str(error))
     return state_of(
         response, dict(caller.local), {id_: caller.process(id_) for id_ in caller.local}
     )

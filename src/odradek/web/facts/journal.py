@@ -28,7 +28,7 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class ClusterHistory:
     """What happened, the oldest first; `begins_ms`: since when nothing is missing."""
 
     happenings: tuple[Happening, ...]
@@ -37,7 +37,9 @@ class Journal:
     last: ClusterOverview | None = None  # the last observation
 
 
-async def collect_journal(source: Source, _argument: str, before: Journal | None) -> Journal:
+async def collect_journal(
+    source: Source, _argument: str, before: ClusterHistory | None
+) -> ClusterHistory:
     """What happened up to now.
 
     Raises:
@@ -46,17 +48,17 @@ async def collect_journal(source: Source, _argument: str, before: Journal | None
     asked = await source.ask({"journal": {}})
     journals = asked.by_broker("journal")
     if journals:
-        return Journal(
+        return ClusterHistory(
             happenings=tuple(_reported(entry) for entry in asked.journal[-ENTRIES_MAX:]),
             begins_ms=min(journal["begins_ms"] for journal in journals.values()),
             is_reported=True,
         )
     now_ms = real_wall_ms()
-    cluster = await collect_cluster(source, "", None)
+    cluster = await collect_cluster(source, "", before.last if before else None)
     if before is None or before.last is None:
-        return Journal(happenings=(), begins_ms=now_ms, is_reported=False, last=cluster)
+        return ClusterHistory(happenings=(), begins_ms=now_ms, is_reported=False, last=cluster)
     seen = tuple(differences(before.last, cluster, now_ms))
-    return Journal(
+    return ClusterHistory(
         happenings=(*before.happenings, *seen)[-ENTRIES_MAX:],
         begins_ms=before.begins_ms,
         is_reported=False,

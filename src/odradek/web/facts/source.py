@@ -2,8 +2,9 @@
 
 import asyncio
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Final
 
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
@@ -11,9 +12,12 @@ from odradek.explain.reports import Asked, Query, ask_cluster
 from odradek.local.client_files import admin_file
 from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.supervisor import Supervisor
+from odradek.model.errors import OdradekError
 from odradek.plan.commands import Caller
+from odradek.wire.messages.metadata import MetadataResponse
 
-CONNECT_WAIT_MS = 2_000
+CONNECT_WAIT_MS: Final = 2_000
+ANSWER_S: Final = 2.0  # a broker that takes longer is left out for this time
 
 
 class Source:
@@ -36,6 +40,7 @@ class Source:
             else f" --dir {directory}",
         )
         self._cluster: Cluster | None = None
+        self._answered: int | None = None  # the broker that answered last
         self._connecting = asyncio.Lock()
 
     @property
@@ -70,6 +75,32 @@ class Source:
             ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},
         )
 
+    async def metadata(self, topics: Collection[str] | None) -> MetadataResponse:
+        """Metadata of the first broker that answers soon: another one may be paused.
+
+        Raises:
+            OdradekError, ConnectionError: no broker answers.
+        """
+        cluster = await self.cluster()
+        failure: Exception | None = None
+        for broker in self._in_order(cluster):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    found = await cluster.refresh(topics, broker=broker)
+            except (OdradekError, ConnectionError) as error:
+                failure = error
+            except TimeoutError:
+                failure = ConnectionError(f"no broker answers within {ANSWER_S:.0f} s")
+            else:
+                self._answered = broker
+                return found
+        raise failure or ConnectionError("there is no broker")
+
+    def _in_order(self, cluster: Cluster) -> list[int | None]:
+        """The brokers to ask: the one that answered last, the others, and the bootstrap servers."""
+        known = [each for each in cluster.metadata.nodes if each != self._answered]
+        return [*([self._answered] if self._answered is not None else []), *known, None]
+
     async def ask(self, wanted: Mapping[str, Query]) -> Asked:
         """These reports of all brokers that answer.
 
@@ -77,7 +108,9 @@ class Source:
             BootstrapError: no broker answers.
         """
         cluster = await self.cluster()
-        return await ask_cluster(cluster, await asyncio.to_thread(self.caller), wanted)
+        caller = await asyncio.to_thread(self.caller)
+        await self.metadata(())
+        return await ask_cluster(cluster, caller, wanted, timeout_s=ANSWER_S)
 
     async def close(self) -> None:
         if self._cluster is not None:

@@ -25,7 +25,7 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
-from odradek.web.facts.source import Source
+from odradek.web.facts.source import ANSWER_S, Source
 from odradek.wire.messages.metadata import MetadataResponsePartition
 
 CONFIG_PERIOD_MS: Final = 10_000
@@ -39,7 +39,8 @@ class ReplicaFacts:
     broker: int
     rack: str | None = None
     is_leader: bool = False
-    is_offline: bool = False
+    is_registered: bool = True
+    is_offline: bool = False  # not registered, or its log directory failed
     in_sync: bool = False
     leo: int | None = None
     high_watermark: int | None = None
@@ -97,7 +98,7 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
         OdradekError, ConnectionError: no broker answers.
     """
     cluster = await source.cluster()
-    response = await cluster.refresh([name])
+    response = await source.metadata([name])
     racks = {broker.node_id: broker.rack for broker in response.brokers}
     now_ms = real_wall_ms()
     found = next((topic for topic in response.topics if topic.name == name), None)
@@ -150,10 +151,13 @@ def _sentences(asked: Asked, name: str) -> tuple[str, ...]:
 
 async def _attempt(problems: dict[str, str], kind: str, asked: Any) -> Any:
     try:
-        return await asked
+        async with asyncio.timeout(ANSWER_S):
+            return await asked
+    except TimeoutError:
+        problems[kind] = f"no answer within {ANSWER_S:.0f} s"
     except (OdradekError, ConnectionError) as error:
         problems[kind] = str(error)
-        return None
+    return None
 
 
 async def _log_dirs(
@@ -168,7 +172,7 @@ async def _log_dirs(
 
     async def one(broker: int) -> None:
         try:
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(ANSWER_S):
                 directories = await describe_log_dirs(cluster, broker, partitions)
         except (OdradekError, ConnectionError, TimeoutError) as error:
             problems[f"log directories of broker {broker}"] = str(error) or "no answer"
@@ -277,6 +281,7 @@ def _partition(
                 broker=broker,
                 rack=racks.get(broker),
                 is_leader=broker == partition.leader_id,
+                is_registered=broker in racks,
                 is_offline=broker not in racks or broker in partition.offline_replicas,
                 in_sync=broker in partition.isr_nodes,
                 leo=known.get("leo"),

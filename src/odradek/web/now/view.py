@@ -55,7 +55,7 @@ def now_view(facts: Facts) -> NowView:
     return NowView(
         at_ms=seen.at_ms if seen else None,
         examined_ms=examined.at_ms if examined and diagnosis else None,
-        problem=seen.problem if seen else None,
+        problem=(seen.problem if seen else None) or (cluster.problem if cluster else None),
         cluster_id=cluster.cluster_id if cluster else None,
         controller=cluster.controller if cluster else None,
         figures=_figures(cluster, diagnosis),

@@ -16,12 +16,15 @@ const link = document.getElementById("link");
 
 // What the user has changed in the document, and the server does not know.
 const callbacks = {
+  // What somebody is typing stays as it is.
+  beforeNodeMorphed: (node) =>
+    !(node === document.activeElement && node.matches("input:not([type=hidden]), textarea, select")),
   beforeAttributeUpdated: (name, node) =>
     !(name === "open" && node.nodeName === "DETAILS") && !(name === "hidden" && node.dataset.filtered),
 };
 
 const morph = (node, html, style) =>
-  Idiomorph.morph(node, html, { morphStyle: style, ignoreActiveValue: true, callbacks });
+  Idiomorph.morph(node, html, { morphStyle: style, callbacks });
 
 const say = (text) => {
   link.hidden = !text;
@@ -183,9 +186,9 @@ const canWrite = () => Boolean(store("token"));
 const exchange = async () => {
   const code = new URLSearchParams(document.location.hash.slice(1)).get("write");
   if (!code) return;
-  history.replaceState(null, "", document.location.pathname + document.location.search);
   const response = await fetch("/token", { method: "POST", body: JSON.stringify({ code }) });
   const answer = await response.json();
+  history.replaceState(null, "", document.location.pathname + document.location.search);
   if (response.ok) store("token", answer.token);
   else say(answer.error);
 };

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.web.facts.journal import Happening, Journal
+from odradek.web.facts.journal import ClusterHistory, Happening
 from odradek.web.facts.poller import FactKey, Facts
 from odradek.web.now.view import CLUSTER, NowView, now_view
 
@@ -29,7 +29,7 @@ class TimelineView:
 def timeline_view(facts: Facts, past: Facts, at_ms: int | None) -> TimelineView:
     """The timeline of these facts; `past` is what is known of the moment."""
     seen = facts.get(JOURNAL)
-    journal: Journal | None = seen.value if seen else None
+    journal: ClusterHistory | None = seen.value if seen else None
     found = journal.happenings if journal else ()
     shown = [each for each in found if at_ms is None or each.at_ms <= at_ms]
     newest = tuple(shown[: -SHOWN - 1 : -1])

@@ -239,12 +239,18 @@ def _reason(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -
     """Why the replica is not in sync; "" if it is."""
     if replica.in_sync and not replica.is_offline:
         return ""
+    if not replica.is_registered:
+        return f"broker {replica.broker} is not registered"
     if replica.is_offline:
-        return f"broker {replica.broker} is not registered, or its log directory is offline"
+        return f"its log directory on broker {replica.broker} is offline"
     if partition.leader is None:
         return "the partition has no leader to fetch from"
     if replica.broker in partition.adding:
         return "it is being copied to this broker"
+    return _lag(partition, replica, end)
+
+
+def _lag(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> str:
     if replica.fetched_ms_ago is None:
         return f"no fetch is known since broker {partition.leader} leads"
     missing = "" if end is None or replica.leo is None else f", {end - replica.leo} records behind"

@@ -1,0 +1,61 @@
+"""A cluster and its page as processes of their own."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+ODRADEK = (sys.executable, "-m", "odradek")
+TIMEOUT_S = 120
+
+
+def run(*arguments: object) -> str:
+    """What a command of `odradek` prints."""
+    done = subprocess.run(
+        [*ODRADEK, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    return done.stdout
+
+
+class RunningPage:
+    """A cluster of three brokers and the page on it; `writing` is its address with the code."""
+
+    def __init__(self, path: pathlib.Path, *options: str) -> None:
+        self.path = path
+        self.process = subprocess.Popen(
+            [*ODRADEK, "web", "--dir", str(path), *options], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.writing = self.process.stdout.readline().strip()
+        self.url = self.writing.partition("#")[0]
+
+    @property
+    def bootstrap(self) -> str:
+        return str(json.loads(run("status", "--json", "--dir", self.path))["bootstrap"])
+
+    def kafka(self, tool: str, *arguments: object, typed: str = "") -> str:
+        """What one of Kafka's tools prints."""
+        done = subprocess.run(
+            [
+                pathlib.Path(sys.executable).parent / tool,
+                "--bootstrap-server",
+                self.bootstrap,
+                *map(str, arguments),
+            ],
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+        return done.stdout
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(TIMEOUT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
