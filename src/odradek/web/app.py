@@ -165,7 +165,7 @@ def create_app(
             "version": __version__,
             "bootstrap": source.bootstrap if source else "",
             "can_write": app.state.write_access.is_enabled,
-            "is_local": source is not None and source.directory is not None,
+            "is_local": is_local,
             "at_ms": number(request, "at"),
         }
 

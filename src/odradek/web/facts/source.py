@@ -50,7 +50,7 @@ class Source:
     @property
     def server(self) -> str:
         """The flags that name the cluster in a command, after a blank."""
-        return self._caller.server
+        return self.named.server
 
     async def cluster(self) -> Cluster:
         """The connections to the cluster, opened when they are first needed.
