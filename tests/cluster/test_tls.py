@@ -229,6 +229,34 @@ def test_handshakes_that_are_not_completed_take_no_connection_for_ever(
     )
 
 
+def test_handshakes_that_are_not_completed_take_no_more_memory_than_allowed(make_broker, authority):
+    allowed = 2 << 20
+    broker = make_broker({
+        "listeners": BOTH,
+        "odradek.unauthenticated.memory.max.bytes": allowed,
+        **server_options(authority, authority.issue(HOST)),
+    }).start()  # fmt: skip
+    mine = properties(authority, broker.ports[1])
+    assert play(brokers_in_metadata(mine)) == 1
+    assert broker.metric("odradek_connections_unauthenticated") == 0
+    before_bytes, hello, sockets = broker.rss_bytes, client_hello(authority), []
+    try:
+        for _ in range(500):
+            sockets.append(socket.create_connection((HOST, broker.ports[1])))
+            sockets[-1].sendall(hello)
+        wait_for(lambda: broker.metric("odradek_connections_unauthenticated_dropped") >= 400)
+        # Another client is served meanwhile: it is not among the first when it logs in.
+        assert play(brokers_in_metadata(mine)) == 1
+        assert 0 < broker.metric("odradek_connections_unauthenticated_bytes") <= allowed
+        assert broker.rss_bytes - before_bytes < 12 << 20  # 500 handshakes would take 25 MB
+    finally:
+        for client in sockets:
+            client.close()
+    wait_for(lambda: broker.metric("odradek_connections_unauthenticated_bytes") == 0)
+    assert broker.output().count("odradek.unauthenticated.memory.max.bytes=2097152") == 1
+    assert broker.traces() == []
+
+
 def client_hello(authority):
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context(cafile=authority.file)

@@ -93,9 +93,10 @@ OPTIONS: Final = (
     Option(
         "odradek.unauthenticated.memory.max.bytes", LONG, 1 << 28, rule=at_least(1 << 20),
         scope=CLUSTER_WIDE,
-        doc="The memory limit for all connections of SASL listeners together that are not "
-            "authenticated yet. Each counts 64 KiB, and what it takes above that. At the limit "
-            "the connections that were accepted first are closed.",
+        doc="The memory limit for all connections together that are not authenticated yet, or "
+            "whose TLS handshake is not complete. Each counts 64 KiB, and what it takes above "
+            "that; on a listener with ssl.client.auth another 100 KiB. At the limit the "
+            "connections that were accepted first are closed.",
     ),
     Option(
         "odradek.unauthenticated.timeout.ms", INT, 30_000, rule=at_least(1),

@@ -258,7 +258,9 @@ GAUGES: Final[Mapping[str, str]] = {
     "odradek_connections_memory_bytes": (
         "Memory that requests and responses take, of connections with more than 64 KiB each."
     ),
-    "odradek_connections_unauthenticated": "Connections of SASL listeners not logged in yet.",
+    "odradek_connections_unauthenticated": (
+        "Connections not logged in yet, or whose TLS handshake is not complete."
+    ),
     "odradek_connections_unauthenticated_bytes": (
         "What they count for odradek.unauthenticated.memory.max.bytes."
     ),

@@ -48,10 +48,42 @@ def test_connections_above_the_memory_limit_are_closed_the_first_accepted_first(
     assert [peer.aborted for peer in peers] == [True, True, False, False, False]
     assert broker.unauthenticated.memory_bytes == 3 * CONNECTION_BYTES
     assert (len(broker.unauthenticated), broker.unauthenticated.dropped_connections) == (3, 2)
-    assert broker.reasons[0] == (
+    (reason,) = broker.reasons
+    assert reason == (
         f"5 connections that are not authenticated take {5 * CONNECTION_BYTES} bytes of memory; "
-        f"odradek.unauthenticated.memory.max.bytes={3 * CONNECTION_BYTES}"
+        f"odradek.unauthenticated.memory.max.bytes={3 * CONNECTION_BYTES}; the 0 closed so far and "
+        "those of the next minute are not logged"
     )
+
+
+def test_one_closed_connection_in_a_minute_is_logged():
+    broker = Broker(bytes_max=0)
+    for ms in (0, 59_999, 60_000):
+        broker.ms = ms
+        broker.accept()
+        broker.run()
+    assert len(broker.reasons) == 2
+    assert "; the 2 closed so far and" in broker.reasons[1]
+
+
+def test_a_handshake_begins_after_earlier_ones_are_closed_for_its_memory():
+    broker = Broker(bytes_max=3 * CONNECTION_BYTES)
+    peers = [Peer() for _ in range(5)]
+    for peer in peers:
+        assert broker.unauthenticated.begin_handshake(peer, 0)
+        assert broker.unauthenticated.memory_bytes <= 3 * CONNECTION_BYTES
+    assert [peer.aborted for peer in peers] == [True, True, False, False, False]
+    assert not broker.unauthenticated.begin_handshake(Peer(), 3 * CONNECTION_BYTES)
+    assert broker.unauthenticated.memory_bytes == 0
+
+
+def test_an_accepted_connection_counts_once_and_returns_all_that_its_handshake_took():
+    broker = Broker()
+    peer = broker.accept()
+    broker.unauthenticated.begin_handshake(peer, 1_000)
+    assert broker.unauthenticated.memory_bytes == CONNECTION_BYTES + 1_000
+    broker.unauthenticated.leave(peer)
+    assert (broker.unauthenticated.memory_bytes, len(broker.unauthenticated)) == (0, 0)
 
 
 def test_half_a_frame_counts_until_the_connection_is_closed():

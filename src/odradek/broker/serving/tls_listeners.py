@@ -27,6 +27,7 @@ from odradek.model.errors import StartupError
 from odradek.net.connection import Connection
 from odradek.net.tls.context import ServerTls, TlsOptions, client_context, refusal, server_tls
 from odradek.net.tls.transport import Scratch, TlsTransport
+from odradek.net.unauthenticated import Unauthenticated
 from odradek.security.tls.certificate import incompatibility, read_certificate
 from odradek.security.tls.principal_mapping import PrincipalMapping
 from odradek.security.tls.stores import TlsError, key_store_of, trust_store_of
@@ -36,6 +37,8 @@ ENCRYPTED: Final = ("SSL", "SASL_SSL")
 RELOAD_MS: Final = 5_000
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+# The largest message with certificates of a client that OpenSSL accepts, and takes memory for.
+_CERTIFICATES_BYTES_MAX: Final = 100 * 1024
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -101,6 +104,7 @@ class TlsListeners:
         self._soon = soon
         self._wall_ms = wall_ms
         self._refused = refused
+        self.unauthenticated: Unauthenticated | None = None  # the server's
         self._scratch = Scratch()
         self._listeners: dict[str, _TlsListener] = {}
         self._failed_stamps: dict[str, Stamp] = {}  # of files that could not be used
@@ -201,11 +205,21 @@ class TlsListeners:
             failed=partial(self._failed, connection),
             server_side=True,
             soon=self._soon,
+            begins=partial(self._begins, connection, listener.settings.tls.client_auth != "none"),
         )
+
+    def _begins(self, connection: Connection, has_certificates: bool, hello_bytes: int) -> bool:
+        if self.unauthenticated is None:
+            return True
+        # OpenSSL copies a large ClientHello once.
+        more_bytes = 2 * hello_bytes + has_certificates * _CERTIFICATES_BYTES_MAX
+        return self.unauthenticated.begin_handshake(connection, more_bytes)
 
     def _established(
         self, connection: Connection, mapping: PrincipalMapping | None, transport: TlsTransport
     ) -> None:
+        if mapping is not None and self.unauthenticated is not None:
+            self.unauthenticated.leave(connection)  # no SASL on this listener
         session: Session | None = connection.session
         tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
         der = tls.getpeercert(binary_form=True)

@@ -1,17 +1,17 @@
 """Options in the form in which parts of a broker take them, and options that prevent its start."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.replication.replica_fetcher import FetchOptions
 from odradek.broker.serving.client_quotas import ClientQuotas
+from odradek.broker.serving.tls_listeners import TlsListeners
 from odradek.broker.world import World
 from odradek.config.broker import BROKER_OPTIONS, LISTENER_PREFIX, BrokerConfig
 from odradek.group.options import GroupOptions
 from odradek.model.errors import StartupError
-from odradek.net.connection import Connection, FrameHandler
+from odradek.net.connection import FrameHandler
 from odradek.net.server import ConnectionLimits, Server
 from odradek.net.turns import Turns
 from odradek.quota.connections import UNLIMITED, ConnectionRates
@@ -115,10 +115,10 @@ def server_of(
     world: World,
     handler: FrameHandler,
     turns: Turns,
-    around: Callable[[Connection], asyncio.BufferedProtocol],
+    tls: TlsListeners,
 ) -> Server:
     """The server of a broker's listeners, which are not open yet."""
-    return Server(
+    server = Server(
         world.network,
         handler,
         limits_of(config, world.connections_max),
@@ -128,8 +128,10 @@ def server_of(
         rates=ConnectionRates(
             windows=config.quota_window_num, window_ms=config.quota_window_size_seconds * 1000
         ),
-        around=around,
+        around=tls.around,
     )
+    tls.unauthenticated = server.unauthenticated
+    return server
 
 
 def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:

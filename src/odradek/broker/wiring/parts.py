@@ -451,7 +451,7 @@ class BrokerParts:
             slow_ms=SLOW_REQUEST_MS,
             incidents=self.incidents,
         )
-        self.server = server_of(config, world, self.requests, self.turns, self.tls.around)
+        self.server = server_of(config, world, self.requests, self.turns, self.tls)
         self.authentication = authentication_of(world, self.server, self.requests)
 
     def _make_background(self) -> None:

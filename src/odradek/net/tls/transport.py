@@ -35,6 +35,12 @@ RECEIVED_BYTES_MAX: Final = 256 * 1024
 _PART_BYTES: Final = 64 * 1024
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 _HANDSHAKE_RECORD: Final = 0x16
+_CLIENT_HELLO: Final = 1
+# The headers of a record and of the message in it: type, version, length; type, length.
+_HELLO_HEAD_BYTES: Final = 5 + 4
+# OpenSSL takes memory for the length that a client announces, up to 128 KiB. Java's limit
+# (jdk.tls.maxHandshakeMessageSize).
+HELLO_BYTES_MAX: Final = 32 * 1024
 _CLOSED_BY_PEER: Final = (
     "the other side closed the connection during the TLS handshake: it may not trust the "
     "certificate sent to it"
@@ -65,10 +71,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
+        "_begins",
         "_context",
         "_established",
         "_failed",
         "_has_begun",
+        "_head",
         "_incoming",
         "_is_full",
         "_is_over",
@@ -100,8 +108,13 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         server_side: bool,
         server_host: str | None = None,
         soon: Callable[[Callable[[], None]], None] = _at_once,
+        begins: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`established` is called after the handshake, before the first byte is passed on.
+        """`begins` is called before a handshake takes memory, with the size of the ClientHello.
+
+        It may close this connection, and then returns False.
+
+        `established` is called after the handshake, before the first byte is passed on.
 
         `failed` is called instead, with the reason, if the handshake fails; the connection is
         closed then. The reason is empty if the peer has sent nothing. A server's connection is made
@@ -116,6 +129,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._failed = failed
         self._server_side = server_side
         self._soon = soon
+        self._begins = begins
+        self._head = b""  # the first bytes of the ClientHello
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject  # made in the first step of the handshake
         self._has_begun = False
@@ -275,15 +290,16 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._give_up(f"no TLS handshake within {HANDSHAKE_TIMEOUT_S:.0f} s")
 
     def _received_in_handshake(self, received: memoryview) -> None:
-        if not self._received_first:
-            self._received_first = True
-            if self._server_side and received[0] != _HANDSHAKE_RECORD:
-                self._give_up(
-                    "the client does not use TLS, and this listener does: set security.protocol "
-                    "in the client's options, or connect to a listener without TLS"
-                )
+        self._received_first = True
+        if self._server_side and len(self._head) < _HELLO_HEAD_BYTES:
+            self._head += received[: _HELLO_HEAD_BYTES - len(self._head)]
+            problem = _hello_problem(self._head)
+            if problem is not None:
+                self._give_up(problem)
                 return
         self._incoming.write(received)
+        if self._server_side and len(self._head) < _HELLO_HEAD_BYTES:
+            return
         if self._incoming.pending > RECEIVED_BYTES and self._transport is not None:
             self._transport.pause_reading()
         self._schedule(self._soon, self._shake_hands)
@@ -300,6 +316,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._state is not _TlsState.HANDSHAKE:
             return
         if not self._has_begun:
+            if not self._begins(_length(self._head[6:])):
+                return
             self._begin()
         try:
             self._tls.do_handshake()
@@ -452,6 +470,26 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._peer_is_slow:
             self._peer_is_slow = True
             self.inner.pause_writing()
+
+
+def _hello_problem(head: bytes) -> str | None:
+    """Why these first bytes of a connection do not begin a handshake; None if they may."""
+    if head[0] != _HANDSHAKE_RECORD:
+        return (
+            "the client does not use TLS, and this listener does: set security.protocol in the "
+            "client's options, or connect to a listener without TLS"
+        )
+    if len(head) < _HELLO_HEAD_BYTES:
+        return None
+    if head[5] != _CLIENT_HELLO or _length(head[3:5]) < 4:
+        return "TLS: the handshake does not begin with a ClientHello"
+    if _length(head[6:]) > HELLO_BYTES_MAX:
+        return f"TLS: a ClientHello of {_length(head[6:])} bytes; {HELLO_BYTES_MAX} are accepted"
+    return None
+
+
+def _length(encoded: bytes) -> int:
+    return int.from_bytes(encoded, "big")
 
 
 def handshake_problem(error: Exception, *, server_side: bool) -> str:

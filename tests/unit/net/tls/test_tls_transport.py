@@ -12,7 +12,13 @@ from odradek.net.server import RealNetwork
 from odradek.net.tls import transport as tls_transport
 from odradek.net.tls.connector import TlsConnector
 from odradek.net.tls.context import TlsOptions, client_context, server_tls
-from odradek.net.tls.transport import RECEIVED_BYTES, RECEIVED_BYTES_MAX, Scratch, TlsTransport
+from odradek.net.tls.transport import (
+    HELLO_BYTES_MAX,
+    RECEIVED_BYTES,
+    RECEIVED_BYTES_MAX,
+    Scratch,
+    TlsTransport,
+)
 from odradek.security.tls.stores import KeyStore
 
 HOST = "127.0.0.1"
@@ -79,6 +85,7 @@ class Listener:
     def __init__(self, context, **inner):
         self.context, self.inner = context, inner
         self.accepted, self.problems, self.established = [], [], []
+        self.begun = []
         self.came = asyncio.Event()
         self.soon = None
 
@@ -96,6 +103,7 @@ class Listener:
                 established=self._established,
                 failed=self._failed,
                 server_side=True,
+                begins=self._begins,
                 **({"soon": self.soon} if self.soon else {}),
             )
 
@@ -106,6 +114,10 @@ class Listener:
     def _established(self, transport):
         self.established.append(transport)
         self.came.set()
+
+    def _begins(self, hello_bytes):
+        self.begun.append(hello_bytes)
+        return True
 
     def _failed(self, reason):
         self.problems.append(reason)
@@ -343,9 +355,54 @@ def test_a_handshake_that_is_not_completed_ends_after_its_time(authority, monkey
         writer.write(b"\x16\x03\x01")
         assert await reader.read() == b""
         (server,) = listener.accepted
+        assert not listener.begun, "OpenSSL's object would take 45 KB for three bytes"
         await server.lost
         assert listener.problems == ["no TLS handshake within 0 s"]
         writer.close()
+        listener.listening.close()
+
+    play(story)
+
+
+def hello(message_bytes, record_bytes=512, kind=1):
+    """The headers of a ClientHello."""
+    record = b"\x16\x03\x01" + record_bytes.to_bytes(2, "big")
+    return record + bytes([kind]) + message_bytes.to_bytes(3, "big")
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        (hello(HELLO_BYTES_MAX + 1), "a ClientHello of 32769 bytes; 32768 are accepted"),
+        (hello(1 << 24 - 1), "bytes; 32768 are accepted"),
+        (hello(508, record_bytes=3), "does not begin with a ClientHello"),
+        (hello(508, kind=11), "does not begin with a ClientHello"),
+    ],
+)
+def test_memory_is_not_taken_for_what_a_client_announces(authority, head, text):
+    async def story():
+        listener = await serving(authority)
+        reader, writer = await asyncio.open_connection(HOST, listener.port)
+        for each in head:  # one byte after the other is the same
+            writer.write(bytes([each]))
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert await reader.read() == b""
+        assert [text in problem for problem in listener.problems] == [True]
+        assert not listener.begun
+        writer.close()
+        listener.listening.close()
+
+    play(story)
+
+
+def test_the_size_of_a_client_hello_is_known_before_the_handshake_begins(authority):
+    async def story():
+        listener = await serving(authority)
+        client = await connect(listener, client_context(options(authority)))
+        (size,) = listener.begun
+        assert 100 < size < 4096
+        client.transport.abort()
         listener.listening.close()
 
     play(story)
