@@ -22,7 +22,7 @@ CONNECTION_BYTES: Final = COUNTED_BYTES
 _LOGGED_EVERY_MS: Final = 60_000
 
 
-class _Peer(NamedTuple):
+class _CountedPeer(NamedTuple):
     since_ms: MonotonicMs
     counted_bytes: int  # beside the connection's own memory
 
@@ -48,7 +48,7 @@ class Unauthenticated:
         self._monotonic_ms = monotonic_ms
         self._soon = soon
         self._dropped = dropped
-        self._peers: dict[Connection, _Peer] = {}  # in the order of their acceptance
+        self._peers: dict[Connection, _CountedPeer] = {}  # in the order of their acceptance
         self._sheds = False
         self._next_line_ms = MonotonicMs(0)
 
@@ -57,7 +57,7 @@ class Unauthenticated:
 
     def enter(self, connection: Connection) -> None:
         """A connection is accepted, and has to authenticate."""
-        self._peers[connection] = _Peer(self._monotonic_ms(), CONNECTION_BYTES)
+        self._peers[connection] = _CountedPeer(self._monotonic_ms(), CONNECTION_BYTES)
         self._add(CONNECTION_BYTES)
 
     def begin_handshake(self, connection: Connection, more_bytes: int) -> bool:
