@@ -1,7 +1,6 @@
 """Metrics that are not counted but read from the parts of a broker when they are asked for."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from functools import partial
 from typing import Final, Protocol
 
@@ -9,7 +8,8 @@ from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
-from odradek.broker.serving.authentication import Authentication, AuthenticationCounts
+from odradek.broker.serving.authentication import Authentication
+from odradek.broker.serving.authentication_counts import RATED, TOTALS, Latency
 from odradek.broker.serving.client_quotas import CONSUMER, PRODUCER, REQUEST, ClientQuotas
 from odradek.broker.serving.purgatory import Purgatory
 from odradek.broker.serving.tls_listeners import TlsListeners
@@ -158,9 +158,25 @@ def publish_authentication(broker: MeasuredParts) -> None:
     def read(name: str) -> list[tuple[tuple[str, ...], float]]:
         return [((listener,), getattr(each, name)) for listener, each in counts.items()]
 
-    for field in fields(AuthenticationCounts):
-        name = f"kafka_server_socket_server_metrics_{field.name}"
-        broker.metrics.gauges(name, partial(read, field.name))
+    def rates(name: str) -> list[tuple[tuple[str, ...], float]]:
+        now_ms = counts.monotonic_ms()
+        return [((each,), of.rates[name].per_second(now_ms)) for each, of in counts.items()]
+
+    def latencies(
+        measure: Callable[[Latency, MonotonicMs], float | None],
+    ) -> list[tuple[tuple[str, ...], float]]:
+        now_ms = counts.monotonic_ms()
+        found = (((each,), measure(of.latency, now_ms)) for each, of in counts.items())
+        return [(label, value) for label, value in found if value is not None]
+
+    prefix = "kafka_server_socket_server_metrics_"
+    for name in TOTALS:
+        broker.metrics.gauges(f"{prefix}{name}", partial(read, name))
+    for name in RATED:
+        broker.metrics.gauges(f"{prefix}{name}_rate", partial(rates, name))
+    latency = f"{prefix}reauthentication_latency"
+    broker.metrics.gauges(f"{latency}_avg", partial(latencies, Latency.average_ms))
+    broker.metrics.gauges(f"{latency}_max", partial(latencies, Latency.max_ms))
     gauge = broker.metrics.gauge
     gauge("odradek_connections_unauthenticated", lambda: len(unauthenticated))
     gauge("odradek_connections_unauthenticated_bytes", lambda: unauthenticated.memory_bytes)

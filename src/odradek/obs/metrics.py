@@ -307,9 +307,17 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     **{
         f"kafka_server_socket_server_metrics_{what}": (text, ("listener",))
         for what, text in {
-            "successful_authentication_total": "Clients that have logged in by SASL.",
-            "successful_authentication_no_reauth_total": "Of these, clients older than Kafka 2.2.",
+            "successful_authentication_total": "Clients that have logged in by SASL or TLS.",
+            "successful_authentication_rate": "Clients a second that log in.",
+            "successful_authentication_no_reauth_total": (
+                "Clients that have logged in and cannot do it again: older than Kafka 2.2, or TLS."
+            ),
             "failed_authentication_total": "Clients that failed to log in.",
+            "failed_authentication_rate": "Clients a second that fail to log in.",
+            "successful_reauthentication_rate": "Sessions a second that are prolonged.",
+            "failed_reauthentication_rate": "Sessions a second that a failed log-in ends.",
+            "reauthentication_latency_avg": "Milliseconds to log in again, in the last minute.",
+            "reauthentication_latency_max": "The longest of these times, in milliseconds.",
             "successful_reauthentication_total": "Sessions that were prolonged (KIP-368).",
             "failed_reauthentication_total": "Sessions that a failed log-in has ended.",
             "expired_connections_killed_count": "Connections closed because their session expired.",

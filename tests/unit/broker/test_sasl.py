@@ -256,6 +256,9 @@ def test_log_ins_are_metrics_by_listener():
 
         assert of("successful_authentication_total") == {("SECURE",): 1}
         assert of("failed_authentication_total") == {("SECURE",): 1}
+        assert of("failed_authentication_rate").keys() == {("SECURE",)}
+        assert 0 < of("successful_authentication_rate")["SECURE",] <= 1
+        assert of("reauthentication_latency_max") == {}, "there was none"
         assert metrics.read_gauge["odradek_connections_unauthenticated"]() == 1
         assert metrics.read_gauge["odradek_connections_unauthenticated_bytes"]() == CONNECTION_BYTES
 

@@ -13,13 +13,13 @@ connection is closed without an answer, after the same delay.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never, cast
 
+from odradek.broker.serving.authentication_counts import CountsByListener
 from odradek.broker.serving.session import Session
 from odradek.broker.serving.worker import Worker
-from odradek.model.clock import Now
+from odradek.model.clock import MonotonicMs, Now
 from odradek.model.errors import MalformedRequestError
 from odradek.net.connection import Connection, FrameHandler
 from odradek.net.mute import Mute
@@ -63,22 +63,10 @@ _FRAME_LIMIT: Final = "socket.request.max.bytes"
 _SASL_FRAME_LIMIT: Final = "sasl.server.max.receive.size"
 
 
-@dataclass(slots=True)
-class AuthenticationCounts:
-    """What happened on one listener since the start, by the names of Kafka's metrics."""
-
-    successful_authentication_total: int = 0
-    successful_authentication_no_reauth_total: int = 0  # by clients older than Kafka 2.2
-    failed_authentication_total: int = 0
-    successful_reauthentication_total: int = 0
-    failed_reauthentication_total: int = 0
-    expired_connections_killed_count: int = 0
-
-
 class Authentication:
     """The `FrameHandler` of the connections of SASL listeners, in front of the server's."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it decides with, and what it reports to
         self,
         served: FrameHandler,
         *,
@@ -87,6 +75,7 @@ class Authentication:
         worker: Worker,
         now: Callable[[], Now],
         call_later: Callable[[float, Callable[[], None]], object],
+        counts: CountsByListener,
     ) -> None:
         """`note_refusal` records a refused client for `odradek why` and `odradek doctor`."""
         self._served = served
@@ -96,14 +85,15 @@ class Authentication:
         self._now = now
         self._call_later = call_later
         self._rules: dict[str, SaslRules] = {}
-        self.counts: dict[str, AuthenticationCounts] = {}  # by listener
+        self.counts = counts
+        self._began_again_ms: dict[Connection, MonotonicMs] = {}  # re-authentications in progress
         # Not authenticated yet, or with a session that expires; and the frame limit of the rest.
         self._states: dict[Connection, tuple[ConnectionAuthentication, int]] = {}
 
     def set_rules(self, listener: str, rules: SaslRules) -> None:
         """Authenticate the connections that a listener accepts from now on."""
         self._rules[listener] = rules
-        self.counts.setdefault(listener, AuthenticationCounts())
+        _ = self.counts[listener]  # from now on a metric, also without a client
 
     # ------------------------------------------------------------ a FrameHandler
 
@@ -113,12 +103,14 @@ class Authentication:
             return  # above a limit of connections
         state = ConnectionAuthentication(self._rules[connection.listener])
         self._states[connection] = state, connection.frame_bytes_max
+        connection.session.authenticates = True
         self._limit(connection, state, connection.frame_bytes_max)
         self._unauthenticated.enter(connection)
 
     def disconnected(self, connection: Connection) -> None:
         """Drop the state of its authentication."""
         self._states.pop(connection, None)
+        self._began_again_ms.pop(connection, None)
         self._served.disconnected(connection)
 
     def refused(self, connection: Connection, reason: str) -> None:
@@ -187,6 +179,7 @@ class Authentication:
             case SetPrincipal(principal, is_delegation_token):
                 session: Session = connection.session
                 session.principal = principal
+                session.authenticates = False
                 session.is_delegation_token = is_delegation_token
                 self._unauthenticated.leave(connection)
             case AnswerHandshake() | AnswerToken():
@@ -233,21 +226,30 @@ class Authentication:
     def _count(
         self, connection: Connection, effect: Effect, *, is_again: bool, api_version: int
     ) -> None:
-        counts = self.counts[connection.listener]
+        listener = connection.listener
+        counts = self.counts[listener]
         match effect:
             case SetPrincipal() if is_again:
-                counts.successful_reauthentication_total += 1
+                self.counts.add(listener, "successful_reauthentication")
+                self._record_latency(connection)
             case SetPrincipal():
-                counts.successful_authentication_total += 1
+                self.counts.add(listener, "successful_authentication")
                 counts.successful_authentication_no_reauth_total += api_version < 1
             case Refuse() if is_again:
-                counts.failed_reauthentication_total += 1
+                self.counts.add(listener, "failed_reauthentication")
             case Close(has_expired=True):
                 counts.expired_connections_killed_count += 1
             case Refuse() | Close() if not is_again:
-                counts.failed_authentication_total += 1
+                self.counts.add(listener, "failed_authentication")
+            case AnswerHandshake() if is_again:
+                self._began_again_ms[connection] = self._now().monotonic_ms
             case _:
                 pass
+
+    def _record_latency(self, connection: Connection) -> None:
+        now_ms = self._now().monotonic_ms
+        took_ms = now_ms - self._began_again_ms.pop(connection, now_ms)
+        self.counts[connection.listener].latency.record(took_ms, now_ms)
 
 
 def _step_of(work: Callable[[], Step]) -> Step:

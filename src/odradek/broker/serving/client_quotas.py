@@ -136,7 +136,9 @@ class ClientQuotas:
     def requested(self, session: Session, api_key: int) -> int:
         if self._is_unlimited or not self._requested or api_key in _EXEMPT:
             return 0
-        return self._record_time(session)
+        # ApiVersions before authentication counts for no user, as in Kafka, whose
+        # SaslServerAuthenticator answers it.
+        return 0 if session.authenticates else self._record_time(session)
 
     def exempt(self, session: Session) -> None:
         if self._present is session:
@@ -156,8 +158,10 @@ class ClientQuotas:
         """The same handler of frames, with the time that it takes counted."""
 
         def timed(connection: Connection, data: memoryview) -> None:
+            session: Session | None = connection.session
             is_exempt = int.from_bytes(data[:2], "big") in _EXEMPT
-            session: Session | None = None if is_exempt else connection.session
+            if is_exempt or (session is not None and session.authenticates):
+                session = None
             self._present = session
             self._since_ns = self._elapsed_ns()
             try:

@@ -78,6 +78,7 @@ class Session:
     authorizer: Authorizer
     principal: str = ANONYMOUS
     is_delegation_token: bool = False  # authenticated with one: it may not make others
+    authenticates: bool = False  # it has not logged in yet, and has to
     client_host: str
     listener: str
     security_protocol: str = "PLAINTEXT"

@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from odradek.broker.serving.authentication_counts import CountsByListener
 from odradek.broker.serving.session import Session
 from odradek.config.broker import LISTENER_PREFIX, BrokerConfig
 from odradek.config.option import as_words
@@ -98,12 +99,14 @@ class TlsListeners:
         soon: Callable[[Callable[[], None]], None],
         wall_ms: Callable[[], WallMs],
         refused: Callable[[Connection, str], None],
+        counts: CountsByListener,
     ) -> None:
         """`soon` is `Turns.soon`; `refused` records that a client was refused."""
         self.failed: Counter[str] = Counter()  # handshakes, by listener
         self._soon = soon
         self._wall_ms = wall_ms
         self._refused = refused
+        self.counts = counts
         self.unauthenticated: Unauthenticated | None = None  # the server's
         self._scratch = Scratch()
         self._listeners: dict[str, _TlsListener] = {}
@@ -221,21 +224,26 @@ class TlsListeners:
         if mapping is not None and self.unauthenticated is not None:
             self.unauthenticated.leave(connection)  # no SASL on this listener
         session: Session | None = connection.session
+        if session is None or mapping is None:
+            return
         tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
         der = tls.getpeercert(binary_form=True)
-        if session is None or mapping is None or der is None:
-            return
         try:
-            session.principal = f"User:{mapping.name_of(read_certificate(der).subject)}"
+            if der is not None:
+                session.principal = f"User:{mapping.name_of(read_certificate(der).subject)}"
         except (TlsError, ValueError) as error:
             self._failed(connection, str(error))
             connection.abort()
+            return
+        self.counts.add(connection.listener, "successful_authentication")
+        self.counts[connection.listener].successful_authentication_no_reauth_total += 1
 
     def _failed(self, connection: Connection, reason: str) -> None:
         """Count a failed handshake; a peer that has sent nothing (a port check) is not logged."""
         if not reason:
             return
         self.failed[connection.listener] += 1
+        self.counts.add(connection.listener, "failed_authentication")
         if connection.session is not None:
             self._refused(connection, reason)
         log.warning(

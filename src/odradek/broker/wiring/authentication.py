@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from odradek.broker.incidents import Incidents
 from odradek.broker.serving.authentication import Authentication
+from odradek.broker.serving.authentication_counts import CountsByListener
 from odradek.broker.serving.request_loop import RequestLoop
 from odradek.broker.serving.scram_credentials import ScramCredentials
 from odradek.broker.serving.tls_listeners import ENCRYPTED, TlsListeners
@@ -109,7 +110,9 @@ class _InWorker:
         return Computation(partial(self._server.step, token))
 
 
-def authentication_of(world: World, server: Server, requests: RequestLoop) -> Authentication:
+def authentication_of(
+    world: World, server: Server, requests: RequestLoop, tls: TlsListeners
+) -> Authentication:
     """What authenticates the clients of SASL listeners; `open_sasl` gives it the rules."""
     return Authentication(
         server,
@@ -118,6 +121,7 @@ def authentication_of(world: World, server: Server, requests: RequestLoop) -> Au
         worker=world.worker or LoopWorker(world.loop),
         now=lambda: read_clocks(world.clock),
         call_later=world.loop.call_later,
+        counts=tls.counts,
     )
 
 
@@ -129,6 +133,7 @@ def tls_listeners_of(
         soon=turns.soon,
         wall_ms=world.clock.wall_ms,
         refused=lambda connection, why: requests().note_refusal(connection, why),
+        counts=CountsByListener(world.clock.monotonic_ms),
     )
 
 

@@ -452,7 +452,7 @@ class BrokerParts:
             incidents=self.incidents,
         )
         self.server = server_of(config, world, self.requests, self.turns, self.tls)
-        self.authentication = authentication_of(world, self.server, self.requests)
+        self.authentication = authentication_of(world, self.server, self.requests, self.tls)
 
     def _make_background(self) -> None:
         world, config = self._world, self.config

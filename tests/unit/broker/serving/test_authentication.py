@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.live import play
 
-from odradek.broker.serving.authentication import Authentication, AuthenticationCounts
+from odradek.broker.serving.authentication import Authentication
+from odradek.broker.serving.authentication_counts import (
+    RATED,
+    AuthenticationCounts,
+    CountsByListener,
+)
 from odradek.broker.serving.worker import LoopWorker
 from odradek.client.security.scram import ScramExchange
 from odradek.model.clock import WallMs, read_clocks
@@ -95,6 +100,7 @@ async def listen(live, max_reauth_ms=0, receive_bytes_max=1000, **limits):
         worker=LoopWorker(live.loop),
         now=lambda: read_clocks(live.clock),
         call_later=live.loop.call_later,
+        counts=CountsByListener(live.clock.monotonic_ms),
     )
     gate.set_rules("SECURE", rules)
     server.in_front["SECURE"] = gate
@@ -456,6 +462,29 @@ def test_what_happens_is_counted_by_listener():
             failed_reauthentication_total=1,
             expired_connections_killed_count=1,
         )
+        now_ms = live.clock.monotonic_ms()
+        rates = {name: rate.total(now_ms) for name, rate in counts.rates.items()}
+        assert rates == {name: getattr(counts, f"{name}_total") for name in RATED}
+
+    play(story)
+
+
+def test_the_time_to_log_in_again_is_measured_from_its_first_request():
+    async def story(live):
+        peer = await listen(live, max_reauth_ms=5000)
+        latency = live.gate.counts["SECURE"].latency
+        await log_in(peer)
+        await asyncio.sleep(1)
+        assert latency.max_ms(live.clock.monotonic_ms()) is None
+        for took_s in (1, 3):
+            await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            await asyncio.sleep(took_s)
+            await peer.ask(SaslAuthenticateRequest(auth_bytes=ALICE), 1)
+            await asyncio.sleep(1)
+        now_ms = live.clock.monotonic_ms()
+        assert latency.average_ms(now_ms) == pytest.approx(2000, rel=0.1)
+        assert latency.max_ms(now_ms) == pytest.approx(3000, rel=0.1)
+        assert latency.max_ms(now_ms + 60_000) is None
 
     play(story)
 

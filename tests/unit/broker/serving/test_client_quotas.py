@@ -12,6 +12,7 @@ from odradek.wire.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -231,6 +232,27 @@ def test_the_time_of_requests_is_limited_by_one_window_at_most():
         assert not live.broker.client_quotas.times_requests
 
     play(story)
+
+
+def test_versions_before_authentication_count_for_no_user():
+    secure = {
+        "listeners": "PLAINTEXT://b0:9092,SECURE://b0:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    }
+
+    async def story(live):
+        await alter(live, {"user": None}, request_percentage=1)
+        await alter(live, USER, request_percentage=1)
+        live.clock.ms_per_reading = 20
+        peers = [live.peer(9093) for _ in range(12)]
+        answers = [await each.ask(ApiVersionsRequest(), 2) for each in peers]
+        throttled = [await live.peer().ask(ApiVersionsRequest(), 2) for _ in range(12)]
+        live.clock.ms_per_reading = 0
+        assert [answer.throttle_time_ms for answer in answers] == [0] * 12
+        assert throttled[-1].throttle_time_ms > 0
+
+    play(story, **secure)
 
 
 def created(*topics):

@@ -8,9 +8,10 @@ import shutil
 import pytest
 from tests.certificates import Authority, server_options
 
+from odradek.broker.serving.authentication_counts import CountsByListener
 from odradek.broker.serving.tls_listeners import TlsListeners, tls_options
 from odradek.config.broker import BrokerConfig
-from odradek.model.clock import WallMs
+from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import StartupError
 from odradek.security.tls.stores import TlsError
 
@@ -25,7 +26,10 @@ def authority(tmp_path):
 @pytest.fixture
 def listeners():
     return TlsListeners(
-        soon=lambda work: work(), wall_ms=lambda: WallMs(1_900_000_000_000), refused=lambda *_: None
+        soon=lambda work: work(),
+        wall_ms=lambda: WallMs(1_900_000_000_000),
+        refused=lambda *_: None,
+        counts=CountsByListener(lambda: MonotonicMs(0)),
     )
 
 
