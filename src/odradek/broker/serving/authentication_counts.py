@@ -29,7 +29,7 @@ def _rates() -> dict[str, Rate]:
 
 class _Window(NamedTuple):
     began_ms: int
-    count: int
+    times: int
     sum_ms: int
     max_ms: int
 
@@ -45,16 +45,16 @@ class Latency:
     def record(self, took_ms: int, now_ms: MonotonicMs) -> None:
         windows = self._windows
         if windows and now_ms - windows[-1].began_ms < _WINDOW_MS:
-            began_ms, count, sum_ms, max_ms = windows.pop()
-            windows.append(_Window(began_ms, count + 1, sum_ms + took_ms, max(max_ms, took_ms)))
+            began_ms, times, sum_ms, max_ms = windows.pop()
+            windows.append(_Window(began_ms, times + 1, sum_ms + took_ms, max(max_ms, took_ms)))
         else:
             windows.append(_Window(now_ms, 1, took_ms, took_ms))
 
     def average_ms(self, now_ms: MonotonicMs) -> float | None:
         """None if there was no re-authentication."""
         windows = self._present(now_ms)
-        count = sum(each.count for each in windows)
-        return sum(each.sum_ms for each in windows) / count if count else None
+        times = sum(each.times for each in windows)
+        return sum(each.sum_ms for each in windows) / times if times else None
 
     def max_ms(self, now_ms: MonotonicMs) -> float | None:
         """None if there was no re-authentication."""
