@@ -455,6 +455,18 @@ def test_passwords_are_stored_encrypted(make_broker, authority, tmp_path):
     assert broker.stop() == 0
     broker.start()
     assert certificate_of(broker) == own_certificate(other)
+    assert broker.stop() == 0
+
+    # Another secret: the former one is needed at one start.
+    broker.options |= {
+        "password.encoder.secret": "other",
+        "password.encoder.old.secret": secret["password.encoder.secret"],
+    }
+    broker.start()
+    assert broker.stop() == 0
+    del broker.options["password.encoder.old.secret"]
+    broker.start()
+    assert certificate_of(broker) == own_certificate(other)
     stored = b"".join(file.read_bytes() for file in tmp_path.glob("store.db*") if file.is_file())
     assert b"encryptedPassword:" in stored
     assert b"a-pass-word" not in stored + broker.output().encode()

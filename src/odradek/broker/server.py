@@ -13,7 +13,9 @@ The parts of a broker are in `odradek.broker.wiring.parts`.
 import logging
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
+from odradek.broker.admin.stored_passwords import reencode
 from odradek.broker.storage.housekeeping import in_slices
 from odradek.broker.wiring.acls import load_acls
 from odradek.broker.wiring.authentication import (
@@ -48,6 +50,10 @@ class Broker(BrokerParts):
         await self.lifecycle.open()
         self.cluster_id = await self.lifecycle.cluster_id()
         await self.lifecycle.persist(self.dynamic_config.load)
+        passwords = self.config_admin.passwords
+        if passwords.has_former_secret:
+            again = partial(reencode, self._world.store, config.broker_id, passwords)
+            await self.lifecycle.persist(again)
         await self._load_security()
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)

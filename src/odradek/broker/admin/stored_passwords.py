@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.config.broker import BrokerConfig, find
+from odradek.coord.layout_config import broker_entity, decode_config, encode_config
+from odradek.coord.store import BadVersionError, Store
+from odradek.coord.znode import CorruptNodeError
 from odradek.security.tls.password_encoder import PasswordEncoder
 from odradek.security.tls.stores import TlsError
 
@@ -25,6 +28,7 @@ class StoredPasswords:
                 str(secret), None if former is None else str(former), draw=os.urandom
             )
         )
+        self.has_former_secret = secret is not None and former is not None
         # Decrypting takes milliseconds, and all options are read again after each change.
         self._known: dict[str, str] = {}
 
@@ -53,6 +57,23 @@ class StoredPasswords:
             for name, text in settings.items()
         }
 
+    def reencoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
+        """The options with the passwords of the former secret stored with the present one.
+
+        None: there is no such password.
+        """
+        changed = {}
+        for name, text in stored.items():
+            if self._encoder is None or not _is_password(name):
+                continue
+            try:
+                again = self._encoder.reencoded(text)
+            except TlsError:  # `decoded` logs it
+                continue
+            if again is not None:
+                changed[name] = again
+        return {**stored, **changed} if changed else None
+
     def _decode(self, text: str) -> str:
         if self._encoder is None:
             raise TlsError(f"{_SECRET} is not set")
@@ -64,6 +85,34 @@ class StoredPasswords:
         if self._encoder is None:
             raise TlsError(f"{_SECRET} is not set")
         return self._encoder.encode(text)
+
+
+async def reencode(store: Store, broker_id: int, passwords: StoredPasswords) -> None:
+    """Store a broker's own passwords with its present secret, at its start.
+
+    As Kafka does (`DynamicBrokerConfig.maybeReEncodePasswords`), so that the next start needs no
+    `password.encoder.old.secret`. No notification is written: the passwords are the same.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    path = broker_entity(broker_id).path
+    (node,) = await store.get_many([path])
+    if node is None:
+        return
+    try:
+        again = passwords.reencoded(decode_config(path, node[0]))
+        if again is None:
+            return
+        await store.set_data(path, encode_config(again), node[1].version)
+    except (CorruptNodeError, BadVersionError) as error:
+        log.warning("the passwords at %s are not stored with the present secret: %s", path, error)
+    else:
+        log.info(
+            "the passwords at %s are stored with %s: password.encoder.old.secret is not needed",
+            path,
+            _SECRET,
+        )
 
 
 def _is_password(name: str) -> bool:

@@ -64,6 +64,21 @@ class PasswordEncoder:
         Raises:
             TlsError: it was stored with another secret, or in another form.
         """
+        return self._decoded(stored)[1]
+
+    def reencoded(self, stored: str) -> str | None:
+        """A password that was stored with the former secret, as it is stored with the present one.
+
+        None: it is stored with the present one.
+
+        Raises:
+            TlsError: it was stored with another secret, or in another form.
+        """
+        secret, password = self._decoded(stored)
+        return None if secret == self._secrets[0] else self.encode(password)
+
+    def _decoded(self, stored: str) -> tuple[str, str]:
+        """The secret with which a password was stored, and the password."""
         try:
             fields = dict(part.split(":", 1) for part in stored.split(","))
             if fields["cipherAlgorithm"] != _CIPHER:
@@ -71,7 +86,7 @@ class PasswordEncoder:
             for secret in self._secrets:
                 password = _decrypted(secret, fields)
                 if password is not None:
-                    return password
+                    return secret, password
         except (KeyError, ValueError):
             raise TlsError("it is not a password in the form in which Kafka stores it") from None
         raise TlsError("password.encoder.secret is not the secret with which it was stored")

@@ -52,6 +52,15 @@ def test_a_former_secret_still_decodes():
         encoder("new").decode(stored)
 
 
+def test_a_password_of_the_former_secret_is_encoded_again_and_another_is_not():
+    both = encoder("new", "old")
+    again = both.reencoded(encoder("old").encode("password"))
+    assert encoder("new").decode(again) == "password"
+    assert both.reencoded(again) is None
+    with pytest.raises(TlsError, match="is not the secret"):
+        both.reencoded(encoder("third").encode("password"))
+
+
 @pytest.mark.parametrize(
     "change",
     [
