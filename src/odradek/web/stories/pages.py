@@ -3,12 +3,14 @@
     /stories               the shelf
     /stories/NAME          the first step
     /stories/NAME?step=K   step K, counted from 1; JSON has all steps
+    /stories/NAME/FILE     one of the files whose code it shows, as text
 
 A story is played in a process of its own, because a historic rule holds for a whole process, and
 kept from then on. It is the same whenever it is played.
 """
 
 import asyncio
+import pathlib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from odradek.web.lanes.drawing import SvgText, lanes_svg
 from odradek.web.rendering import wants_json
 from odradek.web.stories.introductions import STORIES, find
 from odradek.web.stories.values import Played, Story, StoryFrame, StoryRun
+
+PACKAGE: Final = pathlib.Path(__file__).parents[2]
 
 
 def play_here(name: str) -> Played:
@@ -126,6 +130,15 @@ async def story(request: Request) -> Response:
     return response
 
 
+async def code(request: Request) -> Response:
+    """Answer a file of the code that a story names."""
+    name, file = request.path_params["name"], request.path_params["file"]
+    known = find(name)
+    if known is None or file not in known.files:
+        raise HTTPException(404, f"the story {name!r} has no file {file!r}")
+    return Response((PACKAGE / file).read_bytes(), media_type="text/plain; charset=utf-8")
+
+
 def _shelf_of(request: Request) -> StoryShelf:
     state = request.app.state
     if not hasattr(state, "story_shelf"):
@@ -141,4 +154,8 @@ def _step(request: Request) -> int:
     return int(text)
 
 
-ROUTES: Final = (Route("/stories", shelf), Route("/stories/{name}", story))
+ROUTES: Final = (
+    Route("/stories", shelf),
+    Route("/stories/{name}", story),
+    Route("/stories/{name}/{file:path}", code),
+)

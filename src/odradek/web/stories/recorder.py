@@ -19,6 +19,7 @@ from odradek.web.stories.snapshot import ShownReplica, Snapshot, lanes_of, take
 from odradek.web.stories.values import StoryFrame
 
 FRAMES_MAX: Final = 300
+RATE_S: Final = 0.5  # a shorter copy has no rate worth showing
 # The registrations in the store show the same.
 _SEEN_ELSEWHERE: Final = frozenset({Verdict.BROKER_JOINED, Verdict.BROKER_GONE})
 
@@ -41,6 +42,9 @@ class StoryRecorder:
     def __init__(self, cluster: SimulatedCluster, partitions: Sequence[TopicPartition]) -> None:
         self.frames: list[StoryFrame] = []
         self.positions: dict[str, tuple[TopicPartition, int]] = {}  # of consumers
+        self.readers: dict[str, set[TopicPartition]] = {}  # what members of groups read
+        # When copying to a new replica was first seen, and the bytes that it had then.
+        self._copies: dict[tuple[TopicPartition, int], tuple[float, int]] = {}
         self._cluster = cluster
         self._partitions = list(partitions)
         self._began_s = cluster.loop.time()
@@ -93,11 +97,28 @@ class StoryRecorder:
                 controller_epoch=snapshot.controller_epoch,
                 brokers=snapshot.brokers,
                 stored=snapshot.stored,
-                lanes=lanes_of(snapshot, self._replicas, self.positions),
+                lanes=lanes_of(snapshot, self._replicas, self.positions, self._rates(snapshot)),
                 groups=snapshot.groups,
+                readers=tuple(
+                    (name, tuple(sorted(map(str, read)))) for name, read in self.readers.items()
+                ),
                 transactions=snapshot.transactions,
             )
         )
+
+    def _rates(self, snapshot: Snapshot) -> dict[tuple[TopicPartition, int], float]:
+        """The bytes per second that each new replica has copied so far."""
+        now_s = self._cluster.loop.time()
+        rates = {}
+        for state in snapshot.stored:
+            for broker in state.adding:
+                replica = snapshot.replica(state.partition, broker)
+                if replica is not None:
+                    key = state.partition, broker
+                    since_s, size_bytes = self._copies.setdefault(key, (now_s, replica.size_bytes))
+                    if now_s - since_s >= RATE_S:
+                        rates[key] = (replica.size_bytes - size_bytes) / (now_s - since_s)
+        return rates
 
     def _keep_replicas(self) -> None:
         for partition, replicas in self._last.replicas:

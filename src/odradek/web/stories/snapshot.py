@@ -5,7 +5,7 @@ reads a few numbers of each replica and decodes a znode only if its version has 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -252,8 +252,13 @@ def lanes_of(
     snapshot: Snapshot,
     last: Mapping[tuple[TopicPartition, int], ShownReplica],
     positions: Mapping[str, tuple[TopicPartition, int]],
+    rates: Mapping[tuple[TopicPartition, int], float],
 ) -> tuple[PartitionLanes, ...]:
-    """The partitions as lanes; `last` has the last state of replicas whose broker is down."""
+    """The partitions as lanes.
+
+    `last` has the last state of replicas whose broker is down, `positions` those of consumers, and
+    `rates` the bytes per second of replicas that are being added.
+    """
     return tuple(
         _partition(
             snapshot,
@@ -261,6 +266,7 @@ def lanes_of(
             replicas,
             last,
             {name: offset for name, (of, offset) in positions.items() if of == partition},
+            {broker: rate for (of, broker), rate in rates.items() if of == partition},
         )
         for partition, replicas in snapshot.replicas
     )
@@ -272,6 +278,7 @@ def _partition(
     replicas: tuple[ShownReplica, ...],
     last: Mapping[tuple[TopicPartition, int], ShownReplica],
     positions: Mapping[str, int],
+    rates: Mapping[int, float],
 ) -> PartitionLanes:
     state = snapshot.state(partition)
     assigned = () if state is None else state.replicas
@@ -279,7 +286,8 @@ def _partition(
     lanes = []
     for broker in (*assigned, *others):
         found = snapshot.replica(partition, broker)
-        lanes.append(_lane(snapshot, state, broker, found, last.get((partition, broker))))
+        lane = _lane(snapshot, state, broker, found, last.get((partition, broker)))
+        lanes.append(_with_rate(lane, rates.get(broker, 0.0)))
     leader = snapshot.leader(partition)
     marks = [
         AxisMark(kind=MarkKind.TRANSACTION, offset=offset, label=f"of producer {producer_id}")
@@ -340,6 +348,12 @@ def _lane(
         bytes_left=left,
         **base,
     )
+
+
+def _with_rate(lane: ReplicaLane, rate: float) -> ReplicaLane:
+    if lane.bytes_left is None or rate <= 0:
+        return lane
+    return replace(lane, bytes_per_s=rate, seconds_left=lane.bytes_left / rate)
 
 
 def _reason(shown: ShownBroker, found: ShownReplica | None) -> str:

@@ -193,6 +193,7 @@ class Theatre:
 
     def kill_client(self, client: Client) -> None:
         """SIGKILL for a client."""
+        self.recorder.readers.pop(client.process.name, None)
         self.say(f"The process of {client.process.name} is killed.")
         client.process.kill()
         self.cluster.network.host_died(client.process.name, power=False)
@@ -227,6 +228,7 @@ class StoryListener:
         self._say = theatre.say
         self._name = name
         self.owned: set[TopicPartition] = set()
+        theatre.recorder.readers[name] = self.owned
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
         self.owned |= {*partitions}

@@ -76,6 +76,7 @@ class StoryFrame:
     stored: tuple[StoredPartition, ...]
     lanes: tuple[PartitionLanes, ...]
     groups: tuple[ShownGroup, ...] = ()
+    readers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # members, and what each reads now
     transactions: tuple[ShownTransaction, ...] = ()
 
 

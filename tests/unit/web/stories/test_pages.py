@@ -74,7 +74,21 @@ def test_json_has_all_steps():
     assert value["runs"][0]["frames"][0]["lanes"][0]["lanes"][0]["leo"] == 0
 
 
-@pytest.mark.parametrize(("path", "status"), [("none", 404), (f"{NAME}?step=x", 400)])
+def test_the_code_that_a_story_names_can_be_read():
+    answer = asked(f"/stories/{NAME}/controller/election.py")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert "unclean" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("none", 404),
+        (f"{NAME}?step=x", 400),
+        (f"{NAME}/web/app.py", 404),
+        (f"{NAME}/../../controller/election.py", 404),
+    ],
+)
 def test_what_is_not_there_is_refused(path, status):
     assert asked(f"/stories/{path}").status_code == status
 

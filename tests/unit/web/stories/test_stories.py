@@ -214,6 +214,9 @@ def test_a_reassignment_copies_by_the_throttle_and_then_removes():
     left = [each.bytes_left for each in lanes_of(name, 2) if each.bytes_left is not None]
     assert left == sorted(left, reverse=True)
     assert left[-1] == 0
+    rates = [each.bytes_per_s for each in lanes_of(name, 2) if each.bytes_per_s is not None]
+    assert rates
+    assert max(rates) < 150_000, "the throttle is 100,000, and the first second counts whole"
     in_sync = first(name, "ISR 0, 1, 2 (before: ISR 0, 1)")
     # 400,000 bytes at 100,000 a second; the first second's quota may be used up at once.
     assert frames(name)[in_sync].at_s - frames(name)[began].at_s > 2.5
@@ -241,6 +244,10 @@ def test_without_racks_partitions_go_offline_and_with_racks_none():
 
 
 def test_an_eager_rebalance_takes_all_and_a_cooperative_one_what_moves():
+    halts, goes_on = ([dict(frame.readers) for frame in frames("rebalance", run)] for run in (0, 1))
+    both = [each for each in halts if len(each) == 2]
+    assert {"consumer-a": (), "consumer-b": ()} in both, "nobody reads during an eager rebalance"
+    assert all(each["consumer-a"] for each in goes_on if len(each) == 2)
     eager = "consumer-a gives up t-0, t-1, t-2, t-3."
     assert eager in said("rebalance")
     assert eager not in said("rebalance", 1)

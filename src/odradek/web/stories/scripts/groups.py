@@ -11,14 +11,12 @@ from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.settings import COOPERATIVE, RANGE, ConsumerSettings
 from odradek.client.errors import NoOffsetError
 from odradek.client.group.offsets import OffsetAndMetadata
-from odradek.model.partition import TopicPartition
 from odradek.sim.clients.client import TROUBLE, Client
 from odradek.sim.scenes.replicas import TOPIC
 from odradek.sim.scenes.scene import append, must
 from odradek.web.stories.theatre import StoryListener, Theatre
 
 GROUP: Final = "g"
-PARTITIONS: Final = tuple(TopicPartition("t", index) for index in range(4))
 
 
 def _member(
@@ -56,10 +54,9 @@ class _Worker:
 
 
 async def _rebalance(theatre: Theatre, assignor: str) -> None:
+    theatre.say("An administrator creates the topic t with 4 partitions.")
     topic = NewTopic("t", assignment={0: [0], 1: [1], 2: [2], 3: [0]})
     await theatre.admin(lambda cluster: create_topics(cluster, [topic]))
-    for partition in PARTITIONS:
-        theatre.recorder.show(partition)
     one = _Worker(theatre, "consumer-a", (assignor,))
     await theatre.until(lambda: len(one.listener.owned) == 4)
     other = _Worker(theatre, "consumer-b", (assignor,))
