@@ -103,7 +103,7 @@ class GroupCollector:
             else:
                 missing.append(each)
         missing = missing[:_RECORDS_READ_MAX]
-        found = await next_records(cluster, missing, lane=f"lag-{group.group_id}")
+        found = await next_records(cluster, missing)
         kept = {
             key: value for key, value in self._records.items() if key[0] != group.group_id
         }  # fmt: skip

@@ -219,7 +219,7 @@ class NextRecord(NamedTuple):
 
 
 async def next_records(
-    cluster: Cluster, lags: Collection[PartitionLag], *, lane: str = "lag"
+    cluster: Cluster, lags: Collection[PartitionLag]
 ) -> dict[TopicPartition, NextRecord]:
     """The timestamps of the next records that a group has to read: one Fetch for each partition.
 
@@ -238,7 +238,7 @@ async def next_records(
             progress = SearchProgress(query.digest, 0, {index: state})
             bounds = SliceBounds(found=1, seconds=_RECORD_SECONDS, held_bytes=0)
             try:
-                read = await SliceReader(cluster, query, progress, bounds, lane=lane).run()
+                read = await SliceReader(cluster, query, progress, bounds, lane="lag").run()
             except (OdradekError, ConnectionError):
                 continue
             for record in read.found:

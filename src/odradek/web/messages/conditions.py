@@ -261,16 +261,25 @@ def _json_prefilter(path: Path, text: str, *, exact: bool) -> _Prefilter | None:
         needles.append(wanted.encode())
     if type(wanted) is int and exact:
         digits = b"%d" % abs(wanted)
+        other_spelling = _other_spelling(path)
         return lambda data: (
             _has_escapes(data)
             or (
                 all(needle in data for needle in needles)
-                and (digits in data or _NOT_AN_INTEGER.search(data) is not None)
+                and (digits in data or other_spelling.search(data) is not None)
             )
         )
     if not needles:
         return None
     return lambda data: _has_escapes(data) or all(needle in data for needle in needles)
+
+
+def _other_spelling(path: Path) -> re.Pattern[bytes]:
+    """Finds numbers that are not written as integers, where the path selects them if possible."""
+    last = path[-1] if path else None
+    if isinstance(last, NamedMember) and _is_plain(last.name):
+        return re.compile(rb'"%s"\s*:\s*-?\d+[.eE]' % re.escape(last.name.encode()))
+    return _NOT_AN_INTEGER
 
 
 def _has_escapes(data: bytes) -> bool:
