@@ -36,7 +36,7 @@ def assignment_svg(group: ObservedGroup) -> SvgText:
     rows = [_member_row(member, columns, lags, row) for row, member in enumerate(members)]
     if free:
         rows.append(_row("no member", "no member", free, columns, lags, len(members)))
-    width = _NAMES_PX + max(columns.values()) + CELL_PX
+    width = _NAMES_PX + max(columns.values()) + CELL_PX + _GAP_PX
     height = _HEAD_PX + len(rows) * (CELL_PX + _GAP_PX)
     title = f"Assignment of group {group.group_id}: {_summary(group, free)}"
     return SvgText(
