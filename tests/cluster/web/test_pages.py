@@ -85,7 +85,7 @@ def test_a_search_is_readable_and_json_and_a_file(servers):
     as_json, more, html, file, form = asyncio.run(work())
 
     assert [each["offset"] for each in as_json["messages"]] == [0, 1, 2, 3, 4]
-    assert as_json["progress"]["sentences"][0] == "15 offsets in 1 partition are not read yet"
+    assert as_json["progress"]["sentences"][0] == "15 offsets in 1 partition: not read yet"
     assert [each["offset"] for each in more["messages"]] == [5, 6, 7, 8, 9]
     assert "&lt;script&gt;alert(0)" in html
     assert "<script>alert" not in html

@@ -17,6 +17,7 @@ from odradek.web.groups.values import PartitionLag
 
 SAMPLES_MAX: Final = 64
 _TREND_MS_MIN: Final = 5_000  # shorter periods say nothing
+_TREND_MS_MAX: Final = 30_000  # what was before says nothing about now
 _STEADY: Final = 0.5  # records a second that are no trend
 
 
@@ -142,7 +143,12 @@ class LagTrend:
 
 
 def trend(samples: list[LagSample]) -> LagTrend:
-    """The trend over samples of one set of partitions, the oldest first."""
+    """The trend over the last samples of one set of partitions, the oldest first.
+
+    If the samples are so far apart that there is none within the period, the last two count.
+    """
+    recent = [s for s in samples if samples[-1].wall_ms - s.wall_ms <= _TREND_MS_MAX]
+    samples = recent if len(recent) > 1 else samples[-2:]
     if len(samples) < 2 or samples[-1].wall_ms - samples[0].wall_ms < _TREND_MS_MIN:
         return LagTrend(direction="", text="the trend is known after a few seconds")
     first, last = samples[0], samples[-1]

@@ -140,18 +140,18 @@ def sentences(query: Query, state: SearchProgress) -> list[str]:
     remaining = state.total("remaining")
     if remaining:
         count = sum(1 for each in parts.values() if each.remaining)
-        found.append(f"{remaining:,} offsets in {_partitions(count)} are not read yet")
+        found.append(f"{_offsets(remaining)} in {_partitions(count)}: not read yet")
     for index, each in sorted(parts.items()):
         if each.error:
             found.append(f"partition {index} cannot be read any further: {each.error}")
     for name, what in (
-        ("expired", "were deleted before the search came to them"),
-        ("undecodable", "are in batches that cannot be decoded"),
+        ("expired", "deleted before the search came to them"),
+        ("undecodable", "in batches that cannot be decoded"),
     ):
         lost = sum(r.size for each in parts.values() for r in getattr(each, name))
         if lost:
             count = sum(1 for each in parts.values() if getattr(each, name))
-            found.append(f"{lost:,} offsets in {_partitions(count)} {what}")
+            found.append(f"{_offsets(lost)} in {_partitions(count)}: {what}")
     found += _counts(query, state)
     found += _bounds(query, state)
     return found
@@ -160,12 +160,12 @@ def sentences(query: Query, state: SearchProgress) -> list[str]:
 def _counts(query: Query, state: SearchProgress) -> list[str]:
     found = []
     if missing := state.total("missing"):
-        found.append(f"{missing:,} offsets have no record: compaction has removed them")
+        found.append(f"no record is at {_offsets(missing)}: compaction has removed them")
     if markers := state.total("markers"):
-        shown = "" if query.shows_markers else " and were not searched"
-        found.append(f"{markers:,} offsets are control records{shown}")
+        shown = "are shown" if query.shows_markers else "were not searched"
+        found.append(f"control records, at {_offsets(markers)}, {shown}")
     if not_json := state.total("not_json"):
-        found.append(f"{not_json:,} values are not JSON, so the condition on JSON cannot hold")
+        found.append(f"the condition on JSON cannot hold in {not_json:,} records: no JSON")
     return found
 
 
@@ -185,6 +185,10 @@ def _bounds(query: Query, state: SearchProgress) -> list[str]:
     if query.partitions is not None:
         found.append(f"only partitions {', '.join(map(str, query.partitions))} were searched")
     return found
+
+
+def _offsets(count: int) -> str:
+    return f"{count:,} offset{'s' * (count != 1)}"
 
 
 def _partitions(count: int) -> str:

@@ -120,6 +120,13 @@ def test_the_trend_of_a_lag(last, direction, text):
     assert (shown.direction, shown.text) == (direction, text)
 
 
+def test_what_was_before_the_last_half_minute_does_not_count():
+    samples = [LagSample(n * 1_000, max(0, 1_000 - n * 50), n, n) for n in range(60)]
+
+    assert trend(samples).direction == "steady"
+    assert trend([LagSample(0, 900, 0, 900), LagSample(90_000, 0, 900, 900)]).over_s == 90.0
+
+
 def test_a_short_time_has_no_trend():
     assert trend([LagSample(0, 10, 0, 10), LagSample(1_000, 20, 0, 20)]).direction == ""
 

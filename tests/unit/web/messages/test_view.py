@@ -83,13 +83,13 @@ def test_everything_that_was_not_searched_is_named():
 
     assert shown["percent"] == 40.0
     assert shown["sentences"] == [
-        "630 offsets in 2 partitions are not read yet",
+        "630 offsets in 2 partitions: not read yet",
         "partition 1 cannot be read any further: it has no leader",
-        "10 offsets in 1 partition were deleted before the search came to them",
-        "10 offsets in 1 partition are in batches that cannot be decoded",
-        "70 offsets have no record: compaction has removed them",
-        "10 offsets are control records and were not searched",
-        "5 values are not JSON, so the condition on JSON cannot hold",
+        "10 offsets in 1 partition: deleted before the search came to them",
+        "10 offsets in 1 partition: in batches that cannot be decoded",
+        "no record is at 70 offsets: compaction has removed them",
+        "control records, at 10 offsets, were not searched",
+        "the condition on JSON cannot hold in 5 records: no JSON",
         "records that were written after 2026-01-01T00:00:00.000Z are not part of the search",
     ]
     assert [(r["start"], r["end"]) for r in shown["not_searched"]] == [
