@@ -4,7 +4,7 @@ Each is played with the rule that holds now, when nothing is lost, and with the 
 (`historic_rules`), when its last lines must fail.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from odradek.coord import layout
@@ -37,6 +37,15 @@ FIRST: Final = [b"%d" % number for number in range(5)]
 async def begin(leader: SimulatedBroker) -> None:
     """Write records that all replicas have."""
     assert await is_committed(leader, *FIRST)
+
+
+def _answered(leader: SimulatedBroker, *, acked: bool) -> str:
+    end = "acknowledged" if acked else "not acknowledged"
+    return f"A record that a producer has sent to broker {leader.id} with acks=all is {end}."
+
+
+def _read(values: Sequence[bytes]) -> str:
+    return f"A read_committed consumer reads: {', '.join(value.decode() for value in values)}."
 
 
 async def truncation(scene: Scene) -> None:
@@ -123,6 +132,7 @@ async def stale_leader(scene: Scene) -> None:
     first.start()
     await until(lambda: held(first) is not None and replica(first).leader_id == leader.id)
     acked = await is_committed(leader, b"late")
+    scene.note(_answered(leader, acked=acked))
     leader.kill()
     await scene.led_by(other)
     must(not acked or b"late" in contents(other), "an acknowledged record is lost")
@@ -135,6 +145,7 @@ async def request_for_an_earlier_registration(scene: Scene) -> None:
     await scene.restart(broker)
     assert scene.leads(leader)
     assert await is_committed(leader, b"not flushed")
+    scene.note(_answered(leader, acked=True))
     await until(lambda: leo(broker) == leo(other) == 6)
     scene.cut(scene.controller, broker)
     await scene.prefer(broker)
@@ -188,6 +199,7 @@ async def joined_before_the_response(scene: Scene) -> None:
     assert leading(leader).isr.is_in_flight
     await until(lambda: False, within_s=6, is_needed=False)  # longer than a follower may lag
     acked = await is_committed(leader, b"late")
+    scene.note(_answered(leader, acked=acked))
     leader.kill()
     other.kill()
     await scene.led_by(follower)
@@ -203,6 +215,7 @@ async def alone(scene: Scene) -> None:
     await until(lambda: leading(leader).isr.committed == (leader.id,))
     append(leader, b"alone")
     read = contents(leader)[: high_watermark(leader)]
+    scene.note(f"A consumer reads up to the high watermark: {len(read)} records.")
     scene.lose_power(leader)
     for broker in scene.brokers:
         broker.start()
@@ -219,11 +232,13 @@ async def open_transaction(scene: Scene) -> None:
     append(leader, b"behind it")
     await until(lambda: high_watermark(leader) == high_watermark(follower) == 7)
     read = await scene.client.run(read_committed(scene.client))
+    scene.note(_read(read))
     must(read == FIRST, "a record of an open transaction was read")
     leader.kill()
     await scene.led_by(follower)
     await until(lambda: high_watermark(follower) == 7)
     read = await scene.client.run(read_committed(scene.client))
+    scene.note(_read(read))
     must(read == FIRST, "a record of an open transaction was read from another leader")
 
 

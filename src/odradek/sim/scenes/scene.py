@@ -96,6 +96,10 @@ def _is_running(broker: SimulatedBroker) -> bool:
     return broker.state is ProcessState.RUNNING
 
 
+def _not_recorded(sentence: str) -> None:
+    del sentence
+
+
 class LostError(AssertionError):
     """The loss that a scenario is about; no other failed assertion raises it."""
 
@@ -117,6 +121,8 @@ class Scene:
         self.cluster = cluster
         self.client = client
         self.controller = cluster.brokers[-1]
+        # What clients got, for the recorder of a story.
+        self.note: Callable[[str], None] = _not_recorded
 
     @property
     def brokers(self) -> list[SimulatedBroker]:

@@ -70,7 +70,7 @@ class Theatre:
         self.scene = scene
         self.recorder = recorder
         self.cluster = scene.cluster
-        self.say = recorder.say
+        self.say = scene.note = recorder.say
 
     @property
     def brokers(self) -> list[SimulatedBroker]:

@@ -329,3 +329,13 @@ def test_records_that_were_read_below_min_isr_are_lost():
     moved = [each for each in said("historic-min-isr") if "from 5 to 6" in each]
     assert moved
     assert not [each for each in said("historic-min-isr", 1) if "from 5 to 6" in each]
+
+
+def test_a_record_that_only_the_former_leader_has_is_acknowledged_by_the_stored_isr_alone():
+    first("historic-stored-isr", "with acks=all is acknowledged.", run=0)
+    first("historic-stored-isr", "with acks=all is not acknowledged", run=1)
+
+
+def test_an_lso_behind_the_first_record_shows_a_record_of_an_open_transaction():
+    first("historic-lso", "A read_committed consumer reads: 0, 1, 2, 3, 4, open.", run=0)
+    first("historic-lso", "A read_committed consumer reads: 0, 1, 2, 3, 4.", run=1)
