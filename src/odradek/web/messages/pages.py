@@ -52,6 +52,7 @@ TOPICS_SHOWN: Final = 1_000
 EXPORT_RECORDS: Final = 50_000
 EXPORT_SECONDS: Final = 60.0
 EXPORT_BYTES: Final = 1 << 30  # read, not written
+EXPORT_FOUND_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class MessagesView:
     messages: tuple[Mapping[str, Any], ...] = ()
     progress: Mapping[str, Any] | None = None
     ended: str = ""
+    delayed: Mapping[int, str] | None = None  # partitions that could not be read yet, and why
     cursor: str = ""
     begin_url: str = ""
     continue_url: str = ""
@@ -77,7 +79,8 @@ class MessagesView:
 class SearchLanes:
     """The searches that may run at the same time; each has connections of its own."""
 
-    def __init__(self, count: int = SEARCHES_MAX) -> None:
+    def __init__(self, count: int = SEARCHES_MAX, *, wait_s: float = _LANE_WAIT_S) -> None:
+        self._wait_s = wait_s
         self._free: asyncio.Queue[str] = asyncio.Queue()
         for number in range(count):
             self._free.put_nowait(f"search-{number}")
@@ -90,7 +93,7 @@ class SearchLanes:
             HTTPException: 503, none has become free.
         """
         try:
-            async with asyncio.timeout(_LANE_WAIT_S):
+            async with asyncio.timeout(self._wait_s):
                 name = await self._free.get()
         except TimeoutError:
             raise HTTPException(
@@ -209,6 +212,7 @@ def _with_slice(
         messages=tuple(_linked(query, each) for each in one.found),
         progress=None if is_tail else view.progress(query, one.progress),
         ended=one.ended,
+        delayed=one.delayed,
         cursor=cursor,
         continue_url=_url({**base.fields, **more}) if goes_on else "",
         is_tail=is_tail,
@@ -268,7 +272,11 @@ async def _read(
     """All found records within the bounds of an export, uncut."""
     ranges = await ranges_of(cluster, query, now_ms=real_wall_ms(), with_sizes=False)
     bounds = SliceBounds(
-        found=EXPORT_RECORDS, seconds=EXPORT_SECONDS, bytes=EXPORT_BYTES, held_bytes=WHOLE_BYTES
+        found=EXPORT_RECORDS,
+        seconds=EXPORT_SECONDS,
+        bytes=EXPORT_BYTES,
+        held_bytes=WHOLE_BYTES,
+        found_bytes=EXPORT_FOUND_BYTES,
     )
     state = ranges.progress(query)
     one = await SliceReader(cluster, query, state, bounds, lane=lane).run()

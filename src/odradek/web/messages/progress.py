@@ -25,6 +25,7 @@ from odradek.model.errors import OdradekError
 
 _VERSION: Final = 1
 _CURSOR_BYTES_MAX: Final = 1 << 20  # decompressed
+_CURSOR_MAX: Final = 12_000  # characters; a URL may have 16 KiB
 _RANGES_MAX: Final = 20
 OFFSET_MAX: Final = (1 << 63) - 1
 PARTITIONS_MAX: Final = 400  # a cursor fits into a URL
@@ -92,8 +93,11 @@ class PartitionProgress:
         )
 
 
-def _joined(ranges: list[UnsearchedRange]) -> tuple[UnsearchedRange, ...]:
-    """Neighbours with one reason are one range; above the limit, the nearest ranges are joined."""
+def _joined(ranges: list[UnsearchedRange], limit: int = _RANGES_MAX) -> tuple[UnsearchedRange, ...]:
+    """Neighbours with one reason are one range; above the limit, the nearest ranges are joined.
+
+    So offsets that were searched may be reported as not searched, and never the other way round.
+    """
     joined: list[UnsearchedRange] = []
     for each in sorted(ranges):
         last = joined[-1] if joined else None
@@ -101,7 +105,7 @@ def _joined(ranges: list[UnsearchedRange]) -> tuple[UnsearchedRange, ...]:
             joined[-1] = last._replace(end=max(last.end, each.end))
         else:
             joined.append(each)
-    while len(joined) > _RANGES_MAX:
+    while len(joined) > limit:
         gaps = [b.start - a.end for a, b in pairwise(joined)]
         at = gaps.index(min(gaps))
         merged = UnsearchedRange(joined[at].start, joined[at + 1].end, "several reasons")
@@ -139,7 +143,23 @@ _COUNTS: Final = (
 
 
 def to_cursor(progress: SearchProgress) -> str:
-    """The state as text for a URL."""
+    """The state as text for a URL; if it is too long for one, with fewer and larger ranges."""
+    text = _packed(progress)
+    if len(text) > _CURSOR_MAX:
+        text = _packed(progress.advanced({i: _short(e) for i, e in progress.partitions.items()}))
+    return text
+
+
+def _short(each: PartitionProgress) -> PartitionProgress:
+    return replace(
+        each,
+        undecodable=_joined(list(each.undecodable), 1),
+        expired=_joined(list(each.expired), 1),
+        error=each.error[:40],
+    )
+
+
+def _packed(progress: SearchProgress) -> str:
     content = [
         _VERSION,
         progress.query,

@@ -43,7 +43,6 @@ _PARTITION_BYTES: Final = 4 << 20
 _FETCH_BYTES: Final = 8 << 20
 _QUEUED_MAX: Final = 2  # responses of one partition that wait to be searched
 _BUFFER_BYTES: Final = 24 << 20
-_FOUND_BYTES: Final = 16 << 20  # of found records in one slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,7 @@ class SliceBounds:
     seconds: float = 2.0
     bytes: int = 256 << 20
     held_bytes: int = HELD_BYTES_MAX  # of a key, a value or the headers of a found record
+    found_bytes: int = 4 << 20  # of all found records
     wait_ms: int = 250  # of a Fetch at the end of a partition
     follows: bool = False  # wait for records that are still to be written
 
@@ -66,6 +66,7 @@ class SearchSlice(NamedTuple):
     # done; found, seconds, bytes: a bound; end: the leaders have no more records for now
     ended: str
     stable: Mapping[int, int]  # last stable offsets by partition, as far as they are known
+    delayed: Mapping[int, str] = {}  # partitions that could not be read yet, and why
 
 
 class _Fetched(NamedTuple):
@@ -228,17 +229,13 @@ class SliceReader:
             self._progress.advanced({i: each.progress for i, each in self._states.items()}),
             ended,
             {i: each.stable for i, each in self._states.items()},
+            self._delayed,
         )
-
-    @property
-    def delayed_because(self) -> Mapping[int, str]:
-        """Partitions that could not be read yet, and the last error of each."""
-        return self._delayed
 
     def _ended(self, is_late: bool) -> str:
         if self._error is not None:
             raise self._error
-        if len(self._found) >= self._bounds.found or self._held >= _FOUND_BYTES:
+        if len(self._found) >= self._bounds.found or self._held >= self._bounds.found_bytes:
             return "found"
         if all(each.progress.is_done for each in self._states.values()):
             return "done"

@@ -13,16 +13,19 @@ const next = async () => {
     const response = await fetch(link.href, { headers: { accept: "text/html" } });
     page = new DOMParser().parseFromString(await response.text(), "text/html");
   } catch {
-    pause(true);
+    complain("the page does not answer");
     return;
   }
   if (paused) return; // the same slice is read again later
   const found = document.getElementById("found");
   const progress = page.getElementById("progress");
   if (!progress) {
-    document.getElementById("progress").textContent = page.querySelector("[role=alert]")?.textContent ?? "the search has ended";
+    // Too many searches, or the cluster does not answer: the cursor is kept, and "Go on" tries again.
+    complain(page.querySelector("main")?.textContent.trim() ?? "the page does not answer");
     return;
   }
+  // A reload goes on from here, too.
+  history.replaceState(null, "", link.href);
   const rows = [...page.querySelectorAll("#found > li")];
   if (tail) found.prepend(...rows.reverse());
   else found.append(...rows);
@@ -32,6 +35,14 @@ const next = async () => {
   const more = progress.querySelector("#continue");
   // A step that is full waits for the reader; one that only took its time goes on.
   if (more && (tail || more.dataset.ended !== "found")) begin();
+};
+
+const complain = (text) => {
+  const problem = document.createElement("p");
+  problem.className = "problem";
+  problem.textContent = text;
+  document.getElementById("progress").append(problem);
+  pause(true);
 };
 
 const pause = (value) => {

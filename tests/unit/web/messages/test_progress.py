@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 import zlib
 
 import pytest
@@ -87,6 +88,27 @@ def test_a_cursor_of_300_partitions_fits_into_a_url():
     }
 
     assert len(to_cursor(SearchProgress("digest", 1, partitions))) < 8_000
+
+
+def damaged(partition):
+    """A partition with a damaged batch here and there, unlike those of all others."""
+    draw = random.Random(partition)
+    starts = sorted(draw.sample(range(0, 10_000_000, 10), 20))
+    ranges = [UnsearchedRange(n, n + draw.randint(1, 9), "damaged") for n in starts]
+    state = PartitionProgress(start=0, end=10_000_000, position=9_999_999, records=starts[3])
+    return state.with_ranges(undecodable=ranges)
+
+
+def test_a_cursor_with_many_ranges_is_shortened_and_hides_nothing():
+    partitions = {n: damaged(n) for n in range(400)}
+
+    text = to_cursor(SearchProgress("digest", 1, partitions))
+
+    assert len(text) < 16_000
+    for n, each in from_cursor(text, "digest").partitions.items():
+        (whole,) = each.undecodable
+        before = partitions[n].undecodable
+        assert (whole.start, whole.end) == (before[0].start, before[-1].end)
 
 
 def packed(content):
