@@ -111,7 +111,7 @@ def run(  # noqa: PLR0913 - the options of the command
     """Run one soak. Its figures are in `row`, also if a comparison fails.
 
     Raises:
-        AssertionError, TimeoutError: a check failed, or the cluster does not recover.
+        Exception: a check failed, the cluster does not recover, or a load has ended by itself.
     """
     with cluster(home, store) as (brokers, zookeeper):
         clients = Clients(",".join(broker.address for broker in brokers.values()))
@@ -134,7 +134,7 @@ def run(  # noqa: PLR0913 - the options of the command
             worker.start()
         stopped: set[int] = set()
         try:
-            faults.run()
+            faults.run(lambda: must_live(workers))
             say("the faults are over: waiting for all replicas to be in sync")
             stop(operators, stopped)
             heal(clients, brokers)
@@ -176,6 +176,13 @@ def stop(worker: Any, stopped: set[int]) -> None:
     if id(worker) not in stopped:
         stopped.add(id(worker))
         worker.stop()
+
+
+def must_live(workers: list[Any]) -> None:
+    """Raise the error that has ended one of the loads, if one has."""
+    for worker in workers:
+        for each in getattr(worker, "members", [worker]):
+            each.must_live()
 
 
 def worker_ended(worker: Any) -> None:
@@ -260,7 +267,7 @@ def main(
     say(f"{store}: {minutes:g} minutes, in {home}")
     try:
         run(home, store, row, duration_s=minutes * 60, rate=rate, seed=seed, pause_s=pause_s)
-    except (AssertionError, TimeoutError) as error:
+    except Exception as error:  # also a load's own: the run has its row in any case
         traceback.print_exc()
         row["failed"] = f"{type(error).__name__}: {error}"[:1000]
     growing = {name: found["grows"] for name, found in row.get("growth", {}).items()}

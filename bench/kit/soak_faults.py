@@ -39,13 +39,18 @@ class Faults:
         self._begun_s = time.monotonic()
         self._ended = threading.Event()
 
-    def run(self) -> None:
-        """Inject one fault after the other until the end of the run."""
+    def run(self, loads_must_live: Callable[[], None]) -> None:
+        """Inject one fault after the other until the end of the run, or until a load has failed.
+
+        Raises:
+            Exception: what `loads_must_live` raises; it is called before each fault.
+        """
         deeds = [self._kill, self._kill, self._pause, self._pause, self._stop, self._kill_two]
         deeds += [self._roll, self._kill_controller]
         if self._restart_store is not None:
             deeds += [self._store]
         while self._age_s() < self._duration_s:
+            loads_must_live()
             self._random.choice(deeds)()
             self._ended.wait(self._random.expovariate(1 / self._pause_s))
 

@@ -76,14 +76,18 @@ class Work:
         """Work until `ended` is set."""
         raise NotImplementedError
 
+    def must_live(self) -> None:
+        """Raise the error that has ended it, if one has."""
+        if self._failure is not None:
+            raise self._failure
+
     def stop(self) -> None:
         """End, and wait for what is in flight."""
         self.ended.set()
         self._thread.join(DRAIN_S)
         if self._thread.is_alive():
             raise TimeoutError(f"{type(self).__name__} does not end")
-        if self._failure is not None:
-            raise self._failure
+        self.must_live()
 
 
 def records_of(clients: Clients, topic: str, partition: int) -> Iterator[Any]:
@@ -273,7 +277,8 @@ class Ledger(Work):
                     self._transaction(producer, size)
                     self.ended.wait(pace.pause_s(size))
             producer.purge()
-            self._clients.close("transactional producer", producer.close)
+            with contextlib.suppress(KafkaException):  # that of a fatal error, raised once more
+                self._clients.close("transactional producer", producer.close)
 
     def _transaction(self, producer: Producer, size: int) -> None:
         number = len(self.outcomes)

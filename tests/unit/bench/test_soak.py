@@ -1,5 +1,7 @@
 """What a soak of real processes calls lost, twice or growing."""
 
+import importlib
+import pathlib
 import random
 import threading
 
@@ -130,6 +132,34 @@ def test_a_client_that_does_not_close_is_abandoned_and_counted():
 
     assert clients.abandoned == {"consumer": 1}
     assert closed == [True]
+
+
+def test_a_transactional_producer_with_a_fatal_error_is_replaced(monkeypatch):
+    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).resolve().parents[3] / "bench"))
+    loads = importlib.import_module("kit.soak_loads")
+    fatal = loads.KafkaException(loads.KafkaError(48, "Failed to end transaction", True))
+    made = []
+
+    class Fenced:
+        def __init__(self, _settings):
+            made.append(self)
+            if len(made) == 2:
+                ledger.ended.set()
+
+        def init_transactions(self, _timeout_s):
+            raise fatal
+
+        def close(self):
+            raise fatal
+
+        def purge(self):
+            pass
+
+    monkeypatch.setattr(loads, "Producer", Fenced)
+    ledger = loads.Ledger(Clients(""), "ledger", 8)
+    ledger.run()
+
+    assert len(made) == 2
 
 
 def test_an_error_of_a_client_that_closes_is_raised():
