@@ -416,7 +416,9 @@ class SparkJob:
         self._messages.put(None)
 
     def _tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-25:])
+        """The end of the job's output without Java's stack frames: they hide the cause."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if not line.startswith("\tat ")][-25:])
 
 
 @contextmanager

@@ -125,6 +125,17 @@ def test_the_job_is_reported_in_one_line(tmp_path):
     assert (job.rows["delays"], job.batches["delays"]) == (5, 1)
 
 
+def test_a_job_that_ended_is_reported_with_its_cause_however_long_javas_stack_is(tmp_path):
+    log = tmp_path / "spark.log"
+    log.write_text("the cause\n" + "\tat org.apache.spark.Some.method(Some.scala:1)\n" * 60)
+    with subprocess.Popen(
+        [sys.executable, "-c", ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        job = SparkJob(process, log)
+        with pytest.raises(DemoFailedError, match="ended; its output:\nthe cause$"):
+            job.wait_for("started")
+
+
 def test_rows_become_records_in_the_order_of_time():
     table = pd.DataFrame(
         {
