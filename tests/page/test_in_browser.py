@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from tests.page.running import run
 
-VIEWS = ("", "topics", "topics/orders", "brokers/0", "timeline", "access", "lab")
+VIEWS = ("", "topics", "topics/orders", "moves", "brokers/0", "timeline", "access", "lab")
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -22,7 +22,7 @@ import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
-from odradek.plan.collect import BROKER_THROTTLES, TOPIC_THROTTLES, throttled_topics
+from odradek.plan.collect import BROKER_THROTTLES, TOPIC_THROTTLES, throttled_topics, throttles_of
 from odradek.plan.movement import MovementPlan
 from odradek.plan.reassignment import batches, copied_bytes
 
@@ -63,10 +63,12 @@ async def execute(
     *,
     tell: Tell,
     goes_on: Callable[[], bool] = lambda: True,
+    rate: Callable[[int | None], int | None] = lambda throttle: throttle,
 ) -> int:
     """Execute a plan. Returns the number of partitions that are as planned.
 
     `goes_on` is called before each batch after the first; if it is False, the rest stays as it is.
+    `rate` returns the throttle of a batch from that of `pace`.
     If this is cancelled or the cluster cannot be reached, the running batch keeps its throttles.
 
     Raises:
@@ -80,7 +82,7 @@ async def execute(
         for each in batches(plan, changed, pace.batch, pace.batch_bytes):
             if done and not goes_on():
                 break
-            await run.do(each, pace.throttle)
+            await run.do(each, rate(pace.throttle))
             done += len(each)
     finally:
         if pace.throttle is not None and not run.is_under_way:
@@ -207,11 +209,7 @@ async def _set_throttles(
             f"{partition.partition}:{broker}" for broker in sorted(arriving)
         )
     changes: dict[admin.Resource, list[admin.Alteration]] = {
-        (admin.BROKER, str(broker)): [
-            admin.Alteration(_LEADER_RATE, str(throttle)),
-            admin.Alteration(_FOLLOWER_RATE, str(throttle)),
-        ]
-        for broker in sorted(brokers)
+        (admin.BROKER, str(broker)): _rates(throttle) for broker in sorted(brokers)
     }
     for topic in sorted(leaders):
         changes[admin.TOPIC, topic] = [
@@ -219,6 +217,22 @@ async def _set_throttles(
             admin.Alteration(_FOLLOWER_REPLICAS, ",".join(followers[topic])),
         ]
     _check(await admin.alter_configs(cluster, changes), "cannot be throttled")
+
+
+async def change_throttles(cluster: Cluster, throttle: int) -> list[int]:
+    """Set another rate on the brokers that are throttled now. Returns these brokers.
+
+    Raises:
+        PlanExecutionError: one of them refused. ApiError, ConnectionError: the cluster does not
+        answer.
+    """
+    await cluster.refresh()
+    rates, _ = await throttles_of(cluster, sorted(cluster.metadata.nodes), ())
+    throttled = [broker for broker, options in sorted(rates.items()) if options]
+    changes = {(admin.BROKER, str(broker)): _rates(throttle) for broker in throttled}
+    if changes:
+        _check(await admin.alter_configs(cluster, changes), "keeps its throttle")
+    return throttled
 
 
 async def clear_all_throttles(cluster: Cluster) -> None:
@@ -251,6 +265,10 @@ async def clear_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iter
         except (ApiError, ConnectionError) as error:
             outcomes[resource] = error if isinstance(error, ApiError) else None
     _check(outcomes, "keeps its throttle")
+
+
+def _rates(throttle: int) -> list[admin.Alteration]:
+    return [admin.Alteration(name, str(throttle)) for name in (_LEADER_RATE, _FOLLOWER_RATE)]
 
 
 def _deletions(names: Iterable[str]) -> list[admin.Alteration]:

@@ -20,7 +20,8 @@ from odradek.web.facts.source import Source
 from odradek.web.facts.topic import PartitionFacts, collect_topic
 from odradek.web.moves.saved import SavedPlan, load_newest, moves_directory, newest_path
 
-THROTTLES_PERIOD_MS: Final = 4_000
+THROTTLES_PERIOD_MS: Final = 4_000  # while something moves, or is throttled
+QUIET_PERIOD_MS: Final = 30_000  # else: the configuration of every topic is read
 DRAWN_TOPICS: Final = 2  # moving topics whose replicas are collected for their lanes
 _ANSWER_S: Final = 2.0
 _WEIGHT: Final = 0.3  # of a new rate against the mean so far
@@ -81,19 +82,24 @@ async def collect_moves(source: Source, _argument: str, before: MovesFacts | Non
     """
     cluster = await source.cluster()
     moves = await list_reassignments(cluster)
-    response = await cluster.refresh(None)
     now_ms = real_wall_ms()
     problems: dict[str, str] = {}
-    sizes = await _sizes(cluster, moves, problems)
-    folder = moves_directory(source.directory)
     saved = await _saved(cluster, source, before, problems)
+    planned = saved.after if saved is not None and not saved.is_done else ()
+    is_due = _is_due(before, now_ms, is_moving=bool(moves))
+    watched = sorted({partition.topic for partition in (*moves, *planned)})
+    response = await source.metadata(None if is_due else watched)
+    sizes = await _sizes(cluster, moves, problems)
     replicas = {
         TopicPartition(topic.name, p.partition_index): tuple(p.replica_nodes)
         for topic in response.topics
         if topic.name is not None
         for p in topic.partitions
     }
-    throttles = await _throttles(cluster, before, now_ms, {p.topic for p in replicas})
+    throttles = _kept_throttles(before)
+    if is_due:
+        named = {partition.topic for partition in replicas}
+        throttles = (*await _throttles(cluster, named), now_ms)
     return MovesFacts(
         at_ms=now_ms,
         moving=_moving(cluster, moves, sizes, before, now_ms),
@@ -102,7 +108,7 @@ async def collect_moves(source: Source, _argument: str, before: MovesFacts | Non
         throttles_at_ms=throttles[2],
         saved=saved,
         unfinished=_unfinished(saved, replicas, moves),
-        folder=str(folder),
+        folder=str(moves_directory(source.directory)),
         drawn=await _drawn(source, moves),
         problems=problems,
     )
@@ -164,17 +170,31 @@ async def _sizes(
     return sizes
 
 
+BrokerThrottles = Mapping[int, Mapping[str, str]]
+TopicThrottles = Mapping[str, Mapping[str, str]]
+
+
+def _is_due(before: MovesFacts | None, now_ms: int, *, is_moving: bool) -> bool:
+    """Whether throttles are read: less often than the rest, because every topic is described."""
+    if before is None:
+        return True
+    is_busy = is_moving or before.moving or before.broker_throttles or before.topic_throttles
+    return now_ms - before.throttles_at_ms >= (THROTTLES_PERIOD_MS if is_busy else QUIET_PERIOD_MS)
+
+
+def _kept_throttles(before: MovesFacts | None) -> tuple[BrokerThrottles, TopicThrottles, int]:
+    if before is None:
+        return {}, {}, 0
+    return before.broker_throttles, before.topic_throttles, before.throttles_at_ms
+
+
 async def _throttles(
-    cluster: Cluster, before: MovesFacts | None, now_ms: int, topics: Iterable[str]
-) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Mapping[str, str]], int]:
-    """The throttles, and when they were read: less often, because every topic is described."""
-    if before is not None and now_ms - before.throttles_at_ms < THROTTLES_PERIOD_MS:
-        return before.broker_throttles, before.topic_throttles, before.throttles_at_ms
+    cluster: Cluster, topics: Iterable[str]
+) -> tuple[BrokerThrottles, TopicThrottles]:
     brokers, named = await throttles_of(cluster, sorted(cluster.metadata.nodes), sorted(topics))
     return (
         {broker: options for broker, options in brokers.items() if options},
         {name: options for name, options in named.items() if options},
-        now_ms,
     )
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.client.admin.partitions import list_reassignments
+from odradek.client.admin.partitions import PREFERRED, elect_leaders, list_reassignments
 from odradek.client.admin.topics import MorePartitions, create_partitions
 from odradek.client.cluster import Cluster
 from odradek.model.clock import WallMs
@@ -27,11 +27,13 @@ from odradek.plan.execute import (
     MovePace,
     MoveProgress,
     cancel,
+    change_throttles,
     clear_all_throttles,
     execute,
     settle,
 )
 from odradek.plan.movement import MovementPlan, PlanError
+from odradek.plan.quantities import bytes_text, parse_bytes
 from odradek.plan.reassignment import plan_to, reassignment
 from odradek.web.moves.planned import plan_id
 from odradek.web.moves.request import PlanKind, PlanRequest, title_of
@@ -81,6 +83,7 @@ class MoveRunner:
         self._pauses = False
         self._progress: MoveProgress | None = None
         self._problem: str | None = None
+        self._throttle: int | None = None  # instead of the plan's
 
     @property
     def status(self) -> MoveRunStatus:
@@ -156,6 +159,7 @@ class MoveRunner:
                 found.request.pace,
                 self._wall_ms(),
             )
+            self._throttle = None
             self._start(self._run(cluster, plan, found.request.pace, path))
             return f"begun; to roll back, the replicas as they were are in {path}"
 
@@ -187,6 +191,25 @@ class MoveRunner:
             raise PlanError("no plan is being executed")
         self._pauses = True
         return "it pauses after the current batch, which is awaited under its throttle"
+
+    async def change_throttle(self, text: str) -> str:
+        """Throttle the running batch, and those after it, to another rate.
+
+        Raises:
+            PlanError: it is not a number of bytes, or no broker is throttled.
+        """
+        try:
+            throttle = int(parse_bytes(text))
+        except ValueError as error:
+            raise PlanError(str(error)) from None
+        if throttle < 1:
+            raise PlanError(f"{text}: must be 1 byte a second or more")
+        async with self._changing:
+            brokers = await change_throttles(await self._connect(), throttle)
+            if not brokers:
+                raise PlanError("no broker is throttled")
+            self._throttle = throttle
+            return f"brokers {', '.join(map(str, brokers))}: {bytes_text(throttle)}/s"
 
     async def cancel(self) -> str:
         """End the execution, cancel every running reassignment, and clear the throttles."""
@@ -247,13 +270,24 @@ class MoveRunner:
 
     async def _continue(self, cluster: Cluster, saved: SavedPlan) -> None:
         await settle(cluster, self._tell)
-        plan = rest_of(saved, await picture_of(cluster))
+        picture = await picture_of(cluster)
+        plan = rest_of(saved, picture)
         await self._run(cluster, plan, saved.pace, pathlib.Path(saved.path))
+        # What was moved while no process waited for it has not had its leaders elected.
+        moved = sorted(partition for partition in saved.after if partition in picture.partitions)
+        await elect_leaders(cluster, PREFERRED, moved)
 
     async def _run(
         self, cluster: Cluster, plan: MovementPlan, pace: MovePace, path: pathlib.Path
     ) -> None:
-        done = await execute(cluster, plan, pace, tell=self._tell, goes_on=lambda: not self._pauses)
+        done = await execute(
+            cluster,
+            plan,
+            pace,
+            tell=self._tell,
+            goes_on=lambda: not self._pauses,
+            rate=lambda throttle: throttle and (self._throttle or throttle),
+        )
         if done == len(plan.changed):
             await clear_all_throttles(cluster)
             await asyncio.to_thread(mark_done, path)

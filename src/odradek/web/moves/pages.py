@@ -3,7 +3,9 @@
 GET  /moves                     what moves now (a live view)
 GET  /moves/plan?kind=...       a plan, as a page or as JSON
 GET  /moves/plans/{id}/{file}   plan.json or rollback.json of a plan that was shown
-POST /moves/begin               {"plan": id}; also continue, pause, cancel, clear-throttles
+POST /moves/begin               {"plan": id}
+POST /moves/throttle            {"throttle": "50MB"} for what moves, and the batches after it
+POST /moves/pause               also continue, cancel, clear-throttles
 """
 
 import asyncio
@@ -102,5 +104,10 @@ ROUTES: Final = (
     Route("/moves/continue", _button(lambda mover, _body: mover.go_on()), methods=["POST"]),
     Route("/moves/pause", _button(lambda mover, _body: mover.pause()), methods=["POST"]),
     Route("/moves/cancel", _button(lambda mover, _body: mover.cancel()), methods=["POST"]),
+    Route(
+        "/moves/throttle",
+        _button(lambda mover, body: mover.change_throttle(str(body.get("throttle", "")))),
+        methods=["POST"],
+    ),
     Route("/moves/clear-throttles", _button(lambda mover, _body: mover.clear()), methods=["POST"]),
 )

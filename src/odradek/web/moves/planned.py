@@ -13,6 +13,7 @@ from odradek.plan.cluster import ClusterPicture, Load, loads
 from odradek.plan.duration import duration_text, predict
 from odradek.plan.move_risks import move_risks
 from odradek.plan.movement import MovementPlan
+from odradek.plan.quantities import bytes_text
 from odradek.plan.reassignment import batches, copied_bytes, reassignment
 from odradek.web.moves.grid import ReplicaGrid, replica_grid
 from odradek.web.moves.request import (
@@ -79,6 +80,7 @@ class PlannedMove:
     loads: tuple[PlannedLoad, ...]
     dangers: tuple[Danger, ...]
     throttle: int | None
+    throttle_text: str | None
     batch: int
     batch_bytes: float | None
     batches: int
@@ -131,6 +133,7 @@ def planned_move(
         loads=_loads(picture, plan),
         dangers=_dangers(request, picture, plan, inflow),
         throttle=pace.throttle,
+        throttle_text=None if pace.throttle is None else f"{bytes_text(pace.throttle)}/s",
         batch=pace.batch,
         batch_bytes=pace.batch_bytes,
         batches=sum(1 for _ in batches(plan, changed, pace.batch, pace.batch_bytes)),

@@ -228,7 +228,7 @@ def title_of(request: PlanRequest) -> str:
         case PlanKind.PARTITIONS:
             return f"{request.count} partitions for {names}"
         case PlanKind.PLACE:
-            return f"Move replicas of {names}"
+            return f"Single replicas of {names}"
         case PlanKind.ROLL_BACK:
             return "Roll back"
 

@@ -1,10 +1,11 @@
 """What moves now, and what the saved plan still needs. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from odradek.plan.commands import some
 from odradek.plan.quantities import bytes_text
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview
 from odradek.web.facts.poller import FactKey, Facts
@@ -90,10 +91,12 @@ class MovesView:
     saved: SavedView | None
     throttled_brokers: Mapping[int, int | None]  # to bytes a second
     throttled_topics: tuple[str, ...]
+    throttles: str  # both in words
     is_throttle_left: bool
     can_pause: bool
     can_continue: bool
     can_cancel: bool
+    can_change_throttle: bool
     can_roll_back: bool
     folder: str
     brokers: tuple[BrokerOverview, ...]
@@ -125,12 +128,14 @@ def moves_view(facts: Facts, status: MoveRunStatus, server: str = "") -> MovesVi
         saved=_saved(moves, server),
         throttled_brokers=throttled,
         throttled_topics=tuple(sorted(moves.topic_throttles)),
+        throttles=_throttles(throttled, sorted(moves.topic_throttles)),
         is_throttle_left=bool(throttled or moves.topic_throttles)
         and not is_moving
         and not status.is_running,
         can_pause=state is MoveState.RUNNING,
         can_continue=state in (MoveState.PAUSING, MoveState.PAUSED, MoveState.INTERRUPTED),
         can_cancel=is_moving or status.is_running,
+        can_change_throttle=bool(throttled) and (is_moving or status.is_running),
         can_roll_back=moves.saved is not None and not is_moving and not status.is_running,
         folder=moves.folder,
         brokers=cluster.brokers if cluster else (),
@@ -176,7 +181,10 @@ def _sentence(state: MoveState, moves: MovesFacts, status: MoveRunStatus) -> str
                 "until it is continued or cancelled."
             )
         case MoveState.PAUSED:
-            return f"{saved.title} is not executed at the moment: {done}; the rest is unchanged."
+            rest = "the rest is unchanged."
+            if not left:
+                rest = "its execution ended early. Continue elects the preferred leaders."
+            return f"{saved.title} is not executed at the moment: {done}; {rest}"
     elsewhere = f" {others} partitions are being moved, by another program." if others else ""
     return f"{saved.title} is done.{elsewhere}"
 
@@ -196,6 +204,15 @@ def _saved(moves: MovesFacts, server: str) -> SavedView | None:
         command=f"kafka-reassign-partitions{server} --reassignment-json-file {saved.path} "
         "--execute",
     )
+
+
+def _throttles(brokers: Mapping[int, int | None], topics: Sequence[str]) -> str:
+    rates = [
+        f"broker {broker}" + ("" if rate is None else f" to {bytes_text(rate)}/s")
+        for broker, rate in sorted(brokers.items())
+    ]
+    named = f"replicas of {some(topics)}" if topics else ""
+    return "; ".join(filter(None, (", ".join(rates), named)))
 
 
 def _rate(options: Mapping[str, str]) -> int | None:

@@ -3,7 +3,17 @@
 
 const form = document.getElementById("place-form");
 const status = document.getElementById("grid-status");
-const isFree = (cell) => !cell.querySelector("button.chip");
+const isFree = (cell) => !cell.querySelector("[data-chip]");
+
+// Without scripts a replica is only a word in the table.
+for (const chip of document.querySelectorAll("[data-chip]")) {
+  chip.draggable = true;
+  chip.tabIndex = 0;
+  chip.setAttribute("role", "button");
+  chip.setAttribute("aria-pressed", "false");
+  chip.setAttribute("aria-label", chip.dataset.chip);
+}
+document.getElementById("grid-help").hidden = false;
 
 let taken = null; // the cell of the replica that is being moved
 let target = null;
@@ -15,7 +25,7 @@ const aim = (cell) => {
 };
 
 const drop = () => {
-  if (taken) taken.querySelector("button.chip").setAttribute("aria-pressed", "false");
+  if (taken) taken.querySelector("[data-chip]").setAttribute("aria-pressed", "false");
   taken = null;
   aim(null);
 };
@@ -23,7 +33,7 @@ const drop = () => {
 const take = (cell) => {
   drop();
   taken = cell;
-  cell.querySelector("button.chip").setAttribute("aria-pressed", "true");
+  cell.querySelector("[data-chip]").setAttribute("aria-pressed", "true");
 };
 
 const put = (cell) => {
@@ -38,11 +48,11 @@ const put = (cell) => {
 const canDrop = (cell) => taken && cell && cell.dataset.partition === taken.dataset.partition && isFree(cell);
 
 document.addEventListener("dragstart", (event) => {
-  const chip = event.target.closest?.("button.chip");
+  const chip = event.target.closest?.("[data-chip]");
   if (!chip) return;
   take(chip.closest("td"));
   event.dataTransfer.effectAllowed = "move";
-  event.dataTransfer.setData("text/plain", chip.getAttribute("aria-label"));
+  event.dataTransfer.setData("text/plain", chip.dataset.chip);
 });
 document.addEventListener("dragover", (event) => {
   const cell = event.target.closest?.("td[data-partition]");
@@ -70,7 +80,7 @@ const step = (direction) => {
 };
 
 document.addEventListener("keydown", (event) => {
-  const chip = event.target.closest?.("button.chip");
+  const chip = event.target.closest?.("[data-chip]");
   if (!chip) return;
   const cell = chip.closest("td");
   if (event.key === "Enter" || event.key === " ") {

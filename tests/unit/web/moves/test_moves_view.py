@@ -75,6 +75,7 @@ def test_a_running_move_has_bytes_rate_and_time_left():
         "svg": None,
     }  # fmt: skip
     assert view.throttled_brokers == {2: 100}
+    assert view.throttles == "broker 2 to 100 B/s"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,16 @@ def test_what_can_be_done_follows_from_the_cluster_and_the_file(status, facts, s
 
     assert (view.state, buttons(view)) == (state, found)
     assert (view.saved.done, view.saved.partitions) == (1, 2)
+
+
+def test_a_plan_whose_copies_ended_without_this_process_needs_its_end():
+    view = view_of(saved=SAVED)
+
+    assert view.state is MoveState.PAUSED
+    assert view.sentence == (
+        "Drain broker 1 is not executed at the moment: 2 of 2 partitions are as planned; its "
+        "execution ended early. Continue elects the preferred leaders."
+    )
 
 
 def test_a_copy_that_does_not_catch_up_has_the_rates_as_the_reason():

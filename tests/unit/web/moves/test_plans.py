@@ -58,6 +58,7 @@ def test_the_fields_of_a_form_are_a_request():
         ({}, "must be one of"),
         ({"kind": "drain", "broker": "-1"}, "broker='-1': must be a number from 0 on"),
         ({"kind": "rebalance", "throttle": "fast"}, "'fast' is not a number of bytes"),
+        ({"kind": "rebalance", "throttle": "5i"}, "'5i' is not a number of bytes"),
         ({"kind": "rebalance", "throttle": "0"}, "must be 1 byte or more"),
         ({"kind": "rebalance", "batch": "0"}, "must be a number from 1 on"),
         ({"kind": "partitions", "topic": "t"}, "count='': must be a number from 1 on"),

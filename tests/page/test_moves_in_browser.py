@@ -1,0 +1,56 @@
+"""Replicas are moved with the mouse and by keyboard."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+TOPIC = "hand-moved"
+
+
+@pytest.fixture(scope="module")
+def grid(served):
+    """The address of a topic's grid, of which broker 2 has no replica."""
+    served.kafka("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", "0:1,0:1")
+    return served.url + f"moves/plan?kind=place&topic={TOPIC}"
+
+
+def cell(page, partition, broker):
+    return page.locator(f'td[data-partition="{partition}"][data-broker="{broker}"]')
+
+
+def test_a_grid_is_accessible_and_can_be_used_without_javascript(grid, open_page):
+    page = open_page(grid)
+    expect(page.get_by_role("button", name="replica of partition 0 on broker 1")).to_be_visible()
+    assert Axe().run(page).response["violations"] == []
+
+    plain = open_page(grid, java_script_enabled=False)
+    plain.get_by_label("partition", exact=True).fill("0")
+    plain.get_by_label("from broker").fill("1")
+    plain.get_by_label("to broker").fill("2")
+    plain.get_by_role("button", name="Put").click()
+    expect(cell(plain, 0, 2)).to_contain_text("follower, new")
+
+
+def test_a_replica_is_moved_with_the_mouse_another_by_keyboard_and_the_plan_is_executed(
+    served, grid, open_page
+):
+    page = open_page(served.writing)
+    expect(page).to_have_url(served.url)  # the code was exchanged
+    page.goto(grid)
+    cell(page, 0, 1).locator("[data-chip]").drag_to(cell(page, 0, 2))
+    expect(cell(page, 0, 2)).to_contain_text("follower, new")
+
+    cell(page, 1, 0).locator("[data-chip]").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#grid-status")).to_have_text("to broker 2: Enter puts it there")
+    page.keyboard.press("Enter")
+    expect(cell(page, 1, 2)).to_contain_text("leader, new")
+
+    page.get_by_role("button", name="Execute this plan").click()
+    expect(page).to_have_url(re.compile("/moves$"))
+    expect(page.locator("#state")).to_contain_text(f"Single replicas of {TOPIC} is done.")
+    described = served.kafka("kafka-topics", "--describe", "--topic", TOPIC)
+    assert re.findall(r"Replicas: (\S+)", described) == ["0,2", "2,1"]
