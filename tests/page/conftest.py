@@ -46,13 +46,15 @@ def open_page(browser) -> Iterator[Callable[..., Page]]:
     errors: list[str] = []
     contexts = []
 
-    def opened(url: str, *, expected: str = "nothing", **options) -> Page:
+    def opened(url: str, *, expected: str = "nothing", token: str = "", **options) -> Page:
         def note(message: ConsoleMessage) -> None:
             if message.type in ("error", "warning") and expected not in message.text:
                 errors.append(message.text)
 
         context = browser.new_context(**options)
         contexts.append(context)
+        if token:
+            context.add_init_script(f"sessionStorage.setItem('token', '{token}')")
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("console", note)

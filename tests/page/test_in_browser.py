@@ -1,13 +1,20 @@
 """The page in a real browser, on real brokers."""
 
+import json
 import re
+import threading
+import time
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
-from tests.page.running import run
+from tests.page.running import RunningPage, run
 
-VIEWS = ("", "topics", "topics/orders", "moves", "brokers/0", "timeline", "access", "lab")
+VIEWS = (
+    "", "topics", "topics/orders", "brokers/0", "timeline", "access", "lab", "messages",
+    "messages?topic=orders", "groups", "transactions", "moves", "stories",
+    "stories/high-watermark",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -65,14 +72,30 @@ def test_a_broker_is_killed_and_its_lane_says_that_it_is_out_of_sync(served, ope
 
 
 def test_the_lab_pauses_and_resumes_a_broker(served, open_page):
-    page = open_page(served.writing)
-    expect(page).to_have_url(served.url)  # the code was exchanged
-    page.goto(served.url + "lab")
+    page = open_page(served.url + "lab", token=served.token)
     row = page.locator("#lab-1")
     row.get_by_role("button", name="pause", exact=True).click()
     expect(row).to_contain_text("paused")
     row.get_by_role("button", name="resume", exact=True).click()
     expect(row).to_contain_text("running")
+
+
+def test_the_code_of_the_address_gives_one_tab_the_right_to_write(cluster, open_page):
+    own = RunningPage(cluster, "--write")
+    try:
+        page = open_page(own.writing)
+        expect(page).to_have_url(own.url)
+        page.goto(own.url + "lab")
+        expect(page.locator("#lab-0").get_by_role("button", name="kill")).to_be_visible()
+        second = open_page(own.writing, expected="status of 403")
+        expect(second.locator("#link")).to_contain_text("was used before")
+        second.goto(own.url + "lab")
+        expect(second.locator("#lab-0")).to_contain_text("running")
+        expect(second.locator("#lab-0").get_by_role("button", name="kill")).to_have_count(0)
+        page.close()
+        second.close()
+    finally:
+        own.end()
 
 
 def test_a_write_without_the_token_is_denied(served, open_page):
@@ -105,3 +128,75 @@ def test_the_keyboard_opens_views_and_the_filter(served, open_page):
     expect(page.locator("#topic-orders")).to_be_visible()
     page.keyboard.type("x")
     expect(page.locator("#topic-orders")).to_be_hidden()
+
+
+def test_a_story_is_played_to_its_end(served, open_page):
+    page = open_page(served.url + "stories")
+    page.get_by_role("link", name=re.compile("high watermark", re.IGNORECASE)).first.click()
+    steps = int(page.locator("#story").get_attribute("data-steps") or 0)
+    assert steps > 5
+    for step in range(2, steps + 1):
+        page.locator("#step-on").click()
+        expect(page.locator("#step-number")).to_have_text(f"{step} of {steps}")
+    expect(page.locator("svg.lanes").first).to_contain_text("in sync")
+
+
+def test_one_message_is_found_among_a_million(served, open_page):
+    served.kafka("kafka-topics", "--create", "--topic", "million", "--partitions", "2",
+                 "--replication-factor", "1")  # fmt: skip
+    served.perf("million", 500_000)
+    served.kafka("kafka-console-producer", "--topic", "million", typed="the needle\n")
+    served.perf("million", 500_000)
+
+    page = open_page(served.url + "messages")
+    page.get_by_label("Topic").first.fill("million")
+    page.get_by_label("Text contains").fill("needle")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("main")).to_contain_text("This search reads")
+    if page.locator("#begin").count():
+        page.locator("#begin").click()
+    expect(page.locator("#found > li")).to_have_count(1, timeout=240_000)
+    expect(page.locator("#found")).to_contain_text("the needle")
+    expect(page.locator("#progress")).to_contain_text("The search is complete", timeout=240_000)
+    expect(page.locator("#progress")).to_contain_text("0 offset ranges were not searched")
+
+
+def test_the_offsets_of_a_group_are_reset_after_a_dry_run(served, open_page):
+    served.kafka("kafka-console-consumer", "--topic", "orders", "--group", "readers",
+                 "--from-beginning", "--max-messages", "3")  # fmt: skip
+    page = open_page(served.url + "groups/readers", token=served.token)
+    expect(page.locator("#group-partitions")).to_contain_text("orders-0")
+    page.locator("select[name=scenario]").select_option("to-earliest")
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator("output.rows")).to_contain_text("orders")
+    assert committed(served) == 3
+    page.get_by_role("button", name="Commit").click()
+    expect(page.locator("#group-state")).to_contain_text("3")
+    wait_for_committed(served, 0)
+
+
+def committed(served) -> int:
+    """The sum of the committed offsets of the group."""
+    found = json.loads(served.json("groups/readers"))
+    return sum(each["committed_offset"] or 0 for each in found["group"]["partitions"])
+
+
+def wait_for_committed(served, wanted: int) -> None:
+    deadline = time.monotonic() + 60
+    while committed(served) != wanted and time.monotonic() < deadline:
+        threading.Event().wait(0.2)
+    assert committed(served) == wanted
+
+
+def test_a_replica_is_moved_with_the_mouse(served, open_page):
+    served.kafka("kafka-topics", "--create", "--topic", "moved",
+                 "--replica-assignment", "0")  # fmt: skip
+    page = open_page(served.url + "moves/plan?kind=place&topic=moved", token=served.token)
+    chip = page.locator("td[data-partition='0'][data-broker='0'] button.chip")
+    chip.drag_to(page.locator("td[data-partition='0'][data-broker='2']"))
+    expect(page.locator("#grid td[data-broker='2'] .chip")).to_contain_text("new")
+    page.get_by_role("button", name="Execute this plan").click()
+
+    topic = open_page(served.url + "topics/moved")
+    expect(topic.locator("#lanes-moved-0")).to_contain_text("Broker 2")
+    expect(topic.locator("#lanes-moved-0")).not_to_contain_text("Broker 0")

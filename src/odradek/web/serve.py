@@ -41,7 +41,14 @@ class PageServer(uvicorn.Server):
             h11_max_incomplete_event_size=16_384,
         )
         super().__init__(config)
+        self._app = app
         self._ready = ready
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        hub = getattr(self._app.state, "hub", None)
+        if hub is not None:
+            hub.close()
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -42,6 +42,13 @@ class Hub:
         self._poller = poller
         self._open: dict[str, _Open] = {}
         self._viewers = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End all streams, so that the server can stop."""
+        self._is_closed = True
+        for opened in self._open.values():
+            opened.changed.set()
 
     async def events(
         self, url: str, keys: tuple[FactKey, ...], render: Render, last_id: str
@@ -53,7 +60,7 @@ class Hub:
         """
         async with self._viewer(url, keys, render) as opened:
             seen = last_id
-            while True:
+            while not self._is_closed:
                 opened.changed.clear()
                 found = opened.channel.since(seen)
                 if found is not None:
