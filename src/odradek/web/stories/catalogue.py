@@ -15,20 +15,26 @@ from odradek.sim.scenes.historic_rules import Patches
 from odradek.sim.scenes.scene import Scene
 from odradek.web.stories.introductions import STORIES, find
 from odradek.web.stories.scripts import groups, replication, transactions
-from odradek.web.stories.theatre import COORDINATORS, Script, Staging, Theatre, perform
+from odradek.web.stories.story_cluster import (
+    COORDINATORS,
+    Script,
+    StoryCluster,
+    StorySetup,
+    perform,
+)
 from odradek.web.stories.values import Played, Story
 
 
 @dataclass(frozen=True, slots=True)
-class _Cast:
+class _RunSetup:
     """How one run is made."""
 
     title: str
     script: Script
-    staging: Staging = Staging()
+    setup: StorySetup = StorySetup()
 
 
-PLAIN: Final = Staging(properties=COORDINATORS)
+PLAIN: Final = StorySetup(properties=COORDINATORS)
 _ONE_IN_SYNC: Final = {"min.insync.replicas": "1"}
 _UNCLEAN: Final = {"unclean.leader.election.enable": "true", **_ONE_IN_SYNC}
 # Fetches of one batch, so that the throttle can be seen.
@@ -36,62 +42,64 @@ _SMALL_FETCHES: Final = {
     "replica.fetch.max.bytes": "50000",
     "replica.fetch.response.max.bytes": "50000",
 }
-_NO_TOPIC: Final = Staging(replicas=(), properties=COORDINATORS)
+_NO_TOPIC: Final = StorySetup(replicas=(), properties=COORDINATORS)
 _RACKS: Final = {0: "a", 1: "b", 2: "a", 3: "b"}
 
-_RUNS: Final[dict[str, tuple[_Cast, ...]]] = {
-    "high-watermark": (_Cast("", replication.the_high_watermark_moves),),
-    "truncation": (_Cast("", replication.a_follower_truncates),),
-    "isr": (_Cast("", replication.the_isr_shrinks),),
-    "min-isr": (_Cast("", replication.too_few_in_sync),),
-    "leader-failover": (_Cast("", replication.the_leader_is_killed),),
+_RUNS: Final[dict[str, tuple[_RunSetup, ...]]] = {
+    "high-watermark": (_RunSetup("", replication.the_high_watermark_moves),),
+    "truncation": (_RunSetup("", replication.a_follower_truncates),),
+    "isr": (_RunSetup("", replication.the_isr_shrinks),),
+    "min-isr": (_RunSetup("", replication.too_few_in_sync),),
+    "leader-failover": (_RunSetup("", replication.the_leader_is_killed),),
     "unclean-election": (
-        _Cast(
+        _RunSetup(
             "unclean.leader.election.enable=false",
             replication.a_clean_election_waits,
-            Staging(configs=_ONE_IN_SYNC),
+            StorySetup(configs=_ONE_IN_SYNC),
         ),
-        _Cast(
+        _RunSetup(
             "unclean.leader.election.enable=true",
             replication.an_unclean_election_loses,
-            Staging(configs=_UNCLEAN),
+            StorySetup(configs=_UNCLEAN),
         ),
     ),
-    "preferred-leader": (_Cast("", replication.preferred_leaders),),
-    "controlled-shutdown": (_Cast("", replication.a_controlled_shutdown),),
-    "controller-failover": (_Cast("", replication.the_controller_fails),),
+    "preferred-leader": (_RunSetup("", replication.preferred_leaders),),
+    "controlled-shutdown": (_RunSetup("", replication.a_controlled_shutdown),),
+    "controller-failover": (_RunSetup("", replication.the_controller_fails),),
     "reassignment": (
-        _Cast(
+        _RunSetup(
             "",
             replication.a_reassignment,
-            Staging(replicas=(0, 1), configs={}, properties=_SMALL_FETCHES),
+            StorySetup(replicas=(0, 1), configs={}, properties=_SMALL_FETCHES),
         ),
     ),
-    "deletion": (_Cast("", replication.a_deletion_waits),),
+    "deletion": (_RunSetup("", replication.a_deletion_waits),),
     "placement": (
-        _Cast("without broker.rack", replication.replicas_are_placed, _NO_TOPIC),
-        _Cast(
+        _RunSetup("without broker.rack", replication.replicas_are_placed, _NO_TOPIC),
+        _RunSetup(
             "with broker.rack", replication.replicas_are_placed, replace(_NO_TOPIC, racks=_RACKS)
         ),
     ),
     "rebalance": (
-        _Cast("eager (RangeAssignor)", groups.an_eager_rebalance, _NO_TOPIC),
-        _Cast("cooperative (CooperativeStickyAssignor)", groups.a_cooperative_rebalance, _NO_TOPIC),
+        _RunSetup("eager (RangeAssignor)", groups.an_eager_rebalance, _NO_TOPIC),
+        _RunSetup(
+            "cooperative (CooperativeStickyAssignor)", groups.a_cooperative_rebalance, _NO_TOPIC
+        ),
     ),
     "commits": (
-        _Cast("commit before processing", groups.commits_before_processing, PLAIN),
-        _Cast("commit after processing", groups.commits_after_processing, PLAIN),
+        _RunSetup("commit before processing", groups.commits_before_processing, PLAIN),
+        _RunSetup("commit after processing", groups.commits_after_processing, PLAIN),
     ),
-    "positions": (_Cast("", groups.positions, PLAIN),),
+    "positions": (_RunSetup("", groups.positions, PLAIN),),
     "idempotent-producer": (
-        _Cast("enable.idempotence=false", transactions.a_retry_without_idempotence, PLAIN),
-        _Cast("enable.idempotence=true", transactions.a_retry_of_an_idempotent_producer, PLAIN),
+        _RunSetup("enable.idempotence=false", transactions.a_retry_without_idempotence, PLAIN),
+        _RunSetup("enable.idempotence=true", transactions.a_retry_of_an_idempotent_producer, PLAIN),
     ),
     "transaction": (
-        _Cast("commit", transactions.a_committed_transaction, PLAIN),
-        _Cast("abort", transactions.an_aborted_transaction, PLAIN),
+        _RunSetup("commit", transactions.a_committed_transaction, PLAIN),
+        _RunSetup("abort", transactions.an_aborted_transaction, PLAIN),
     ),
-    "fenced-producer": (_Cast("", transactions.a_fenced_producer, PLAIN),),
+    "fenced-producer": (_RunSetup("", transactions.a_fenced_producer, PLAIN),),
 }
 
 _HISTORIC: Final[dict[str, tuple[Callable[[Patches], None], str]]] = {
@@ -124,24 +132,24 @@ def play(name: str) -> Played:
     story = find(name)
     if story is None:
         raise LookupError(name)
-    runs = tuple(perform(cast.title, cast.script, cast.staging) for cast in _casts(name))
+    runs = tuple(perform(run.title, run.script, run.setup) for run in _setups(name))
     return Played(story=story, runs=runs)
 
 
-def _casts(name: str) -> tuple[_Cast, ...]:
+def _setups(name: str) -> tuple[_RunSetup, ...]:
     if name in _RUNS:
         return _RUNS[name]
     rule, era = _HISTORIC[name]
     scenario = next(found for found in SCENARIOS if found.rule is rule)
     script = _of_scene(scenario.story)
     return (
-        _Cast(era, script, Staging(replicas=scenario.replicas, rules=(rule,))),
-        _Cast("the present rule", script, Staging(replicas=scenario.replicas)),
+        _RunSetup(era, script, StorySetup(replicas=scenario.replicas, rules=(rule,))),
+        _RunSetup("the present rule", script, StorySetup(replicas=scenario.replicas)),
     )
 
 
-def _of_scene(story: Callable[[Scene], Awaitable[None]]) -> Script:
-    async def script(theatre: Theatre) -> None:
-        await story(theatre.scene)
+def _of_scene(scenario: Callable[[Scene], Awaitable[None]]) -> Script:
+    async def script(story: StoryCluster) -> None:
+        await scenario(story.scene)
 
     return script

@@ -1,6 +1,6 @@
 """What the script of a story can do with a simulated cluster, and how it is played.
 
-    async def script(theatre): ...     waits for conditions, never for a fixed time where one exists
+    async def script(story): ...       waits for conditions, never for a fixed time where one exists
     perform(script, ...)               plays it, and returns the recorded run
 
 Clients are the shipped ones, each in a process of its own. What a client gets is said by the script
@@ -52,7 +52,7 @@ _TIMEOUT_MS: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
+class StorySetup:
     """The cluster of a story and what it shows."""
 
     replicas: tuple[int, ...] = (0, 1, 2)  # of t-0; empty: the script creates the topics
@@ -63,7 +63,7 @@ class Staging:
     rules: tuple[Callable[[Patches], None], ...] = ()  # historic ones
 
 
-class Theatre:
+class StoryCluster:
     """A simulated cluster with a recorder, on which the script of a story acts."""
 
     def __init__(self, scene: Scene, recorder: StoryRecorder) -> None:
@@ -224,11 +224,11 @@ class StoryWitness(NoWitness):
 class StoryListener:
     """Says which partitions a member of a group is assigned, and which are revoked."""
 
-    def __init__(self, theatre: Theatre, name: str) -> None:
-        self._say = theatre.say
+    def __init__(self, story: StoryCluster, name: str) -> None:
+        self._say = story.say
         self._name = name
         self.owned: set[TopicPartition] = set()
-        theatre.recorder.readers[name] = self.owned
+        story.recorder.readers[name] = self.owned
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
         self.owned |= {*partitions}
@@ -250,10 +250,10 @@ def _names(partitions: Collection[TopicPartition]) -> str:
     return ", ".join(sorted(map(str, partitions)))
 
 
-Script = Callable[[Theatre], Awaitable[None]]
+Script = Callable[[StoryCluster], Awaitable[None]]
 
 
-def perform(title: str, script: Script, staging: Staging) -> StoryRun:
+def perform(title: str, script: Script, setup: StorySetup) -> StoryRun:
     """Play a script once. No other thread may run brokers meanwhile, if there are historic rules.
 
     Raises:
@@ -263,14 +263,14 @@ def perform(title: str, script: Script, staging: Staging) -> StoryRun:
     recorders: list[StoryRecorder] = []
     lost: list[LostError] = []
 
-    async def story(scene: Scene) -> None:
-        recorder = StoryRecorder(scene.cluster, [TOPIC] if staging.replicas else [])
+    async def recorded(scene: Scene) -> None:
+        recorder = StoryRecorder(scene.cluster, [TOPIC] if setup.replicas else [])
         recorders.append(recorder)
-        recorder.begin(*_beginning(scene, staging))
+        recorder.begin(*_beginning(scene, setup))
         scene.cluster.witness = StoryWitness(recorder)
         loop.observe = recorder.observe
         try:
-            await script(Theatre(scene, recorder))
+            await script(StoryCluster(scene, recorder))
         except LostError as error:
             lost.append(error)
             recorder.say(f"Damage: {_plain(error)}.")
@@ -278,29 +278,29 @@ def perform(title: str, script: Script, staging: Staging) -> StoryRun:
             recorder.observe()
             loop.observe = _nothing
 
-    with _without_logs(), switched(*staging.rules):
+    with _without_logs(), switched(*setup.rules):
         play(
-            story,
-            replicas=staging.replicas,
-            configs=staging.configs,
-            properties=staging.properties,
-            racks=staging.racks,
-            brokers=staging.brokers,
+            recorded,
+            replicas=setup.replicas,
+            configs=setup.configs,
+            properties=setup.properties,
+            racks=setup.racks,
+            brokers=setup.brokers,
             loop=loop,
         )
     return StoryRun(title=title, frames=tuple(recorders[0].frames), is_damaged=bool(lost))
 
 
-def _beginning(scene: Scene, staging: Staging) -> Sequence[str]:
+def _beginning(scene: Scene, setup: StorySetup) -> Sequence[str]:
     controller = take(scene.cluster, ()).controller
     said = [
         f"There are {len(scene.cluster.brokers)} brokers. Broker {controller} is the controller."
     ]
-    if staging.replicas:
+    if setup.replicas:
         state = scene.state
-        configs = ", ".join(f"{name}={value}" for name, value in staging.configs.items())
+        configs = ", ".join(f"{name}={value}" for name, value in setup.configs.items())
         said.append(
-            f"{TOPIC} has replicas on brokers {', '.join(map(str, staging.replicas))}, is led by "
+            f"{TOPIC} has replicas on brokers {', '.join(map(str, setup.replicas))}, is led by "
             f"broker {state.leader} and has the ISR {', '.join(map(str, state.isr))}"
             + (f" ({configs})." if configs else ".")
         )
