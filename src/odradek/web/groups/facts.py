@@ -12,12 +12,7 @@ import odradek.client.admin.groups as admin_groups
 from odradek.client.admin.groups import GroupDescription, GroupListing
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
-from odradek.client.fetch.offsets import (
-    EARLIEST,
-    LATEST,
-    ListedOffset,
-    try_to_list_offsets,
-)
+from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset
 from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
@@ -28,12 +23,14 @@ from odradek.web.groups.values import (
     PartitionLag,
     ReportedRebalance,
 )
+from odradek.web.messages.offsets import list_offsets_now
 from odradek.web.messages.progress import PartitionProgress, SearchProgress
 from odradek.web.messages.query import Query
 from odradek.web.messages.search import SliceBounds, SliceReader
 
 GROUPS_MAX: Final = 500
 _AT_ONCE: Final = 8
+_GROUP_S: Final = 3.0
 _RECORD_SECONDS: Final = 3.0
 
 Offsets = Mapping[TopicPartition, ListedOffset | ApiError]
@@ -70,7 +67,10 @@ async def observe_groups(cluster: Cluster, names: Iterable[str] | None = None) -
     async def one(name: str) -> "_Described | str":
         async with limit:
             try:
-                return await _describe(cluster, name)
+                async with asyncio.timeout(_GROUP_S):
+                    return await _describe(cluster, name)
+            except TimeoutError:
+                return f"its coordinator does not answer within {_GROUP_S:.0f} s"
             except (OdradekError, ConnectionError) as error:
                 return str(error)
 
@@ -142,9 +142,9 @@ class _Listed(NamedTuple):
 
 async def _offsets(cluster: Cluster, partitions: Collection[TopicPartition]) -> _Listed:
     return _Listed(
-        await try_to_list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)),
-        await try_to_list_offsets(cluster, dict.fromkeys(partitions, LATEST)),
-        await try_to_list_offsets(cluster, dict.fromkeys(partitions, LATEST), reads_committed=True),
+        await list_offsets_now(cluster, dict.fromkeys(partitions, EARLIEST)),
+        await list_offsets_now(cluster, dict.fromkeys(partitions, LATEST)),
+        await list_offsets_now(cluster, dict.fromkeys(partitions, LATEST), reads_committed=True),
     )
 
 

@@ -253,7 +253,7 @@ async def export(request: Request) -> Response:
         raise HTTPException(400, str(error)) from None
     except ConnectionError as error:
         raise HTTPException(503, str(error)) from None
-    is_whole = state.is_done and not any(p.not_searched() for p in state.partitions.values())
+    is_whole = view.is_complete(state)
     name = f"{query.topic}{'' if is_whole else '-part'}.{kind}"
     headers = {
         "content-disposition": f"attachment; filename*=UTF-8''{quote(name)}",

@@ -5,6 +5,7 @@ the offsets of a partition that is searched. That is exact for topics whose reco
 size; after compaction a range has fewer records than offsets.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,9 +13,10 @@ from typing import Final
 import odradek.client.admin.groups as admin_groups
 import odradek.client.admin.partitions as admin_partitions
 from odradek.client.cluster import Cluster
-from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
+from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.web.messages.offsets import WITHIN_S, Offsets, list_offsets_now
 from odradek.web.messages.progress import (
     OFFSET_MAX,
     PARTITIONS_MAX,
@@ -92,9 +94,6 @@ class SearchRanges:
         )
 
 
-Offsets = Mapping[TopicPartition, ListedOffset | ApiError]
-
-
 async def ranges_of(
     cluster: Cluster, query: Query, *, now_ms: int, with_sizes: bool = True
 ) -> SearchRanges:
@@ -105,9 +104,9 @@ async def ranges_of(
         ApiError, ConnectionError: the cluster does not answer.
     """
     partitions = await partitions_of(cluster, query)
-    starts = await try_to_list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-    ends = await try_to_list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-    stable = await try_to_list_offsets(
+    starts = await list_offsets_now(cluster, dict.fromkeys(partitions, EARLIEST))
+    ends = await list_offsets_now(cluster, dict.fromkeys(partitions, LATEST))
+    stable = await list_offsets_now(
         cluster, dict.fromkeys(partitions, LATEST), reads_committed=True
     )
     from_time = await _at_time(cluster, partitions, query.start)
@@ -116,9 +115,10 @@ async def ranges_of(
     why = ""
     if with_sizes:
         try:
-            sizes = await _sizes(cluster, partitions)
-        except (OdradekError, ConnectionError) as error:
-            why = str(error)
+            async with asyncio.timeout(WITHIN_S):
+                sizes = await _sizes(cluster, partitions)
+        except (OdradekError, ConnectionError, TimeoutError) as error:
+            why = str(error) or "a leader does not answer"
     return SearchRanges(
         ranges=tuple(
             _range(query, p, (starts, ends, stable), (from_time, to_time), sizes.get(p, _UNKNOWN))
@@ -182,7 +182,7 @@ async def _at_time(
 ) -> Offsets:
     if not isinstance(bound, AtTime):
         return {}
-    return await try_to_list_offsets(cluster, dict.fromkeys(partitions, max(0, bound.wall_ms)))
+    return await list_offsets_now(cluster, dict.fromkeys(partitions, max(0, bound.wall_ms)))
 
 
 async def partitions_of(cluster: Cluster, query: Query) -> list[TopicPartition]:

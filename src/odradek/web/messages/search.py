@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.fetcher import ClientFetcher, FetchPosition
-from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
+from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset
 from odradek.client.fetch.requests import FetchLimits
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.web.messages.offsets import WITHIN_S, list_offsets_now
 from odradek.web.messages.progress import (
     PartitionProgress,
     SearchProgress,
@@ -253,10 +254,10 @@ class SliceReader:
             return
         if self._cluster.metadata.without_leader(names):
             await self._cluster.refresh([self._query.topic])
-        stable = await try_to_list_offsets(
+        stable = await list_offsets_now(
             self._cluster, dict.fromkeys(names, LATEST), reads_committed=True
         )
-        ends = await try_to_list_offsets(self._cluster, dict.fromkeys(names, LATEST))
+        ends = await list_offsets_now(self._cluster, dict.fromkeys(names, LATEST))
         unstable = []
         for name, listed in stable.items():
             if isinstance(listed, ListedOffset):
@@ -265,8 +266,9 @@ class SliceReader:
                 if isinstance(end, ListedOffset) and listed.offset < end.offset:
                     unstable.append(name.partition)
         try:
-            self._open = await open_producers(self._cluster, self._query.topic, unstable)
-        except (OdradekError, ConnectionError):
+            async with asyncio.timeout(WITHIN_S):
+                self._open = await open_producers(self._cluster, self._query.topic, unstable)
+        except (OdradekError, ConnectionError, TimeoutError):
             self._open = {}  # the state of these records is then "ended", not "open"
 
     # ------------------------------------------------------------------- for the fetchers
@@ -321,7 +323,7 @@ class SliceReader:
 
     async def out_of_range(self, partition: TopicPartition, position: int) -> None:
         """Records were deleted meanwhile, or the log ends before the position."""
-        listed = await try_to_list_offsets(self._cluster, {partition: EARLIEST})
+        listed = await list_offsets_now(self._cluster, {partition: EARLIEST})
         first = listed[partition]
         each = self._states[partition.partition]
         if isinstance(first, ApiError):

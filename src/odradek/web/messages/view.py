@@ -98,6 +98,7 @@ def progress(query: Query, state: SearchProgress) -> dict[str, Any]:
     remaining = state.total("remaining")
     return {
         "done": state.is_done,
+        "complete": is_complete(state),
         "started": moment(state.started_ms),
         "offsets": total,
         "remaining": remaining,
@@ -116,6 +117,14 @@ def progress(query: Query, state: SearchProgress) -> dict[str, Any]:
         ],
         "sentences": sentences(query, state),
     }
+
+
+def is_complete(state: SearchProgress) -> bool:
+    """Whether every offset of the search was searched, or has no record."""
+    return all(
+        each.is_done and not each.error and not each.not_searched()
+        for each in state.partitions.values()
+    )
 
 
 def _partition(index: int, each: PartitionProgress) -> dict[str, Any]:

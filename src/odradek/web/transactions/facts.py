@@ -5,6 +5,7 @@ without them: partitions whose last stable offset is below their high watermark,
 that their leaders have with an open transaction.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,16 +13,18 @@ from typing import Final
 import odradek.client.admin.groups as admin_groups
 from odradek.client.admin.groups import TransactionDescription
 from odradek.client.cluster import Cluster
-from odradek.client.fetch.offsets import LATEST, ListedOffset, try_to_list_offsets
+from odradek.client.fetch.offsets import LATEST, ListedOffset
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.plan.collect import open_producers, open_transactions
 from odradek.plan.facts import OpenProducer
 from odradek.web.facts.source import Source
+from odradek.web.messages.offsets import list_offsets_now
 
 DESCRIBED_MAX: Final = 200
 _GROUPS_MAX: Final = 100
+_PART_S: Final = 5.0
 # The states of a transactional id without a transaction under way.
 _ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
@@ -82,18 +85,21 @@ async def transactions_now(cluster: Cluster) -> TransactionsNow:
     described: list[TransactionDescription] = []
     idle = 0
     try:
-        described, idle = await _described(cluster, problems)
-    except (OdradekError, ConnectionError) as error:
+        async with asyncio.timeout(_PART_S):
+            described, idle = await _described(cluster, problems)
+    except (OdradekError, ConnectionError, TimeoutError) as error:
         problems["coordinators"] = _why(error)
     held: list[HeldPartition] = []
     try:
-        held = await held_partitions(cluster, _led(cluster))
-    except (OdradekError, ConnectionError) as error:
+        async with asyncio.timeout(_PART_S):
+            held = await held_partitions(cluster, _led(cluster))
+    except (OdradekError, ConnectionError, TimeoutError) as error:
         problems["partitions"] = _why(error)
     if held:
         try:
-            held = await _with_groups(cluster, held)
-        except (OdradekError, ConnectionError) as error:
+            async with asyncio.timeout(_PART_S):
+                held = await _with_groups(cluster, held)
+        except (OdradekError, ConnectionError, TimeoutError) as error:
             problems["groups"] = _why(error)
     return TransactionsNow(
         at_ms=real_wall_ms(),
@@ -107,7 +113,7 @@ async def transactions_now(cluster: Cluster) -> TransactionsNow:
 def _why(error: Exception) -> str:
     if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
         return "the brokers cannot be asked: they are older than Kafka 3.0"
-    return str(error)
+    return str(error) or f"a broker does not answer within {_PART_S:.0f} s"
 
 
 async def _described(
@@ -152,8 +158,8 @@ async def held_partitions(
             raise
         producers = await open_producers(cluster, names)
     specs = dict.fromkeys(sorted(producers), LATEST)
-    stable = await try_to_list_offsets(cluster, specs, reads_committed=True)
-    ends = await try_to_list_offsets(cluster, specs)
+    stable = await list_offsets_now(cluster, specs, reads_committed=True)
+    ends = await list_offsets_now(cluster, specs)
     found = []
     for partition in specs:
         low, high = stable.get(partition), ends.get(partition)

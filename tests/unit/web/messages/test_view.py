@@ -82,6 +82,7 @@ def test_everything_that_was_not_searched_is_named():
     )  # fmt: skip
 
     assert shown["percent"] == 40.0
+    assert not shown["complete"]
     assert shown["sentences"] == [
         "630 offsets in 2 partitions: not read yet",
         "partition 1 cannot be read any further: it has no leader",
@@ -95,6 +96,12 @@ def test_everything_that_was_not_searched_is_named():
     assert [(r["start"], r["end"]) for r in shown["not_searched"]] == [
         (10, 20), (30, 40), (400, 1_000), (20, 50),
     ]  # fmt: skip
+
+
+def test_a_partition_that_cannot_be_read_makes_a_search_incomplete():
+    shown = search({0: PartitionProgress(start=0, end=0, position=0, error="it has no leader")})
+
+    assert (shown["done"], shown["complete"]) == (True, False)
 
 
 def test_the_bounds_of_a_search_are_named():
