@@ -169,7 +169,8 @@ class Outcome:
     def shortfalls(self) -> list[str]:
         """Why the seed does not count; empty if it does."""
         if self.options.brokers == 1:
-            return [] if self.acknowledged else ["nothing acknowledged"]
+            is_anything = self.acknowledged or self.committed or self.commits
+            return [] if is_anything else ["nothing acknowledged"]
         tally = self.tally
         enough = {
             f"less than {SECONDS_MIN:.0f} s": self.simulated_s >= SECONDS_MIN,

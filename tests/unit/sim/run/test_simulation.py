@@ -7,7 +7,7 @@ import pytest
 from odradek.broker.cluster.features import FeatureShell
 from odradek.log.disk import StorageError
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.sim.run.simulation import Options, simulate
+from odradek.sim.run.simulation import Options, Outcome, simulate
 
 ERRORS = (ApiError(ErrorCode.NOT_CONTROLLER), StorageError("/data/a/x", errno.EIO))
 
@@ -20,3 +20,9 @@ def test_a_task_of_a_broker_that_fails_is_one_whatever_the_error(monkeypatch, er
     monkeypatch.setattr(FeatureShell, "run", run)
     (text, *_) = simulate(1, Options(seconds=3, only=frozenset())).violations
     assert "logged: features failed" in text
+
+
+@pytest.mark.parametrize("done", [{"acknowledged": 1}, {"committed": 1}, {"commits": 1}], ids=str)
+def test_a_seed_of_one_broker_counts_if_its_clients_were_acknowledged(done):
+    assert Outcome(1, Options(), **done).counts
+    assert Outcome(1, Options()).shortfalls == ["nothing acknowledged"]
