@@ -23,32 +23,32 @@ collect_ignore_glob = [
     *(["page/*"] if find_spec("playwright") is None or which("chromium") is None else []),
 ]
 
-# Tests that start brokers: they share the processors with one other test, not with one another.
-WITH_PROCESSES = (
-    "tests/clients/",
-    "tests/cluster/",
-    "tests/page/",
-    "tests/recorded/",
-    "tests/spark/",
-)
+# Tests that start brokers, in two halves: each half is run by one worker, one test after the other.
+HALVES = {
+    "tests/clients/": "brokers of clients and clusters",
+    "tests/cluster/": "brokers of clients and clusters",
+    "tests/page/": "brokers of tools, the page and Spark",
+    "tests/recorded/": "brokers of tools, the page and Spark",
+    "tests/spark/": "brokers of tools, the page and Spark",
+}
 LONGEST = "tests/sim/test_clusters.py"
 
 
 def pytest_collection_modifyitems(items):
     """Begin with what takes longest, so that all workers end at about the same time."""
     items.sort(
-        key=lambda item: (not item.nodeid.startswith(WITH_PROCESSES), LONGEST not in item.nodeid)
+        key=lambda item: (not item.nodeid.startswith(tuple(HALVES)), LONGEST not in item.nodeid)
     )
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which runs tests in several processes
 def pytest_xdist_make_scheduler(config, log):
-    """A file is run by one worker, and so are all tests that start brokers."""
+    """A file is run by one worker, and so is each half of the tests that start brokers."""
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - not loaded without workers
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            is_one = nodeid.startswith(WITH_PROCESSES)
-            return "tests that start brokers" if is_one else super()._split_scope(nodeid)
+            halves = (half for folder, half in HALVES.items() if nodeid.startswith(folder))
+            return next(halves, None) or super()._split_scope(nodeid)
 
     return ByFile(config, log)

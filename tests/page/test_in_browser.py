@@ -186,17 +186,3 @@ def wait_for_committed(served, wanted: int) -> None:
     while committed(served) != wanted and time.monotonic() < deadline:
         threading.Event().wait(0.2)
     assert committed(served) == wanted
-
-
-def test_a_replica_is_moved_with_the_mouse(served, open_page):
-    served.kafka("kafka-topics", "--create", "--topic", "moved",
-                 "--replica-assignment", "0")  # fmt: skip
-    page = open_page(served.url + "moves/plan?kind=place&topic=moved", token=served.token)
-    chip = page.locator("td[data-partition='0'][data-broker='0'] button.chip")
-    chip.drag_to(page.locator("td[data-partition='0'][data-broker='2']"))
-    expect(page.locator("#grid td[data-broker='2'] .chip")).to_contain_text("new")
-    page.get_by_role("button", name="Execute this plan").click()
-
-    topic = open_page(served.url + "topics/moved")
-    expect(topic.locator("#lanes-moved-0")).to_contain_text("Broker 2")
-    expect(topic.locator("#lanes-moved-0")).not_to_contain_text("Broker 0")

@@ -36,9 +36,7 @@ def test_a_grid_is_accessible_and_can_be_used_without_javascript(grid, open_page
 def test_a_replica_is_moved_with_the_mouse_another_by_keyboard_and_the_plan_is_executed(
     served, grid, open_page
 ):
-    page = open_page(served.writing)
-    expect(page).to_have_url(served.url)  # the code was exchanged
-    page.goto(grid)
+    page = open_page(grid, token=served.token)
     cell(page, 0, 1).locator("[data-chip]").drag_to(cell(page, 0, 2))
     expect(cell(page, 0, 2)).to_contain_text("follower, new")
 

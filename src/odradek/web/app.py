@@ -177,10 +177,12 @@ def create_app(
         app.state.poller = Poller(source, {**KINDS, **GroupCollector().kinds()})
         app.state.hub = Hub(app.state.poller)
         app.state.mover = MoveRunner(source.cluster, moves_directory(source.directory))
-        yield
-        await app.state.mover.close()
-        await app.state.poller.close()
-        await source.close()
+        try:
+            yield
+        finally:
+            await app.state.mover.close()
+            await app.state.poller.close()
+            await source.close()
 
     static = Mount("/static", _Static(directory=STATIC))
     views: list[BaseRoute] = []
