@@ -26,6 +26,7 @@ LANGUAGES = {
     "jvm": ("java", "mvn"),
     "go": ("go",),
     "node": ("node", "npm"),
+    "rust": ("cargo", "make", "c++"),
 }
 
 

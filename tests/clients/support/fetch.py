@@ -1,19 +1,21 @@
-"""Fetches what client tests and benchmarks need: jars, Go programs, node and Python packages.
+"""Fetches what client tests and benchmarks need: jars, packages, and tests of other projects.
 
 Everything lands in `.cache/` of the checkout, in a folder named after a digest of what it
 was made from: a changed pom or source is fetched again, an unchanged one not. The
-package managers are called as usual (`mvn`, `go`, `npm`, `pip`), so their own configuration of
-mirrors and proxies applies. Nothing is fetched when this module is imported.
+package managers are called as usual (`mvn`, `go`, `npm`, `pip`, `cargo`), so their own
+configuration of mirrors and proxies applies. Nothing is fetched when this module is imported.
 """
 
 import hashlib
+import json
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / ".cache"
@@ -87,6 +89,67 @@ def go_program(source: pathlib.Path) -> pathlib.Path:
 
     files = [source / "go.mod", source / "go.sum", *sorted(source.glob("*.go"))]
     return _made("go", files, make) / source.name
+
+
+def go_tests(
+    module: str, package: str, replaced: Mapping[str, Mapping[str, str]] = {}
+) -> pathlib.Path:
+    """The test program of a package of another project's module (`PATH@VERSION`).
+
+    `replaced`: in these files, texts and what stands for them.
+    """
+
+    def make(into: pathlib.Path) -> None:
+        made = subprocess.run(
+            ["go", "mod", "download", "-json", module],
+            cwd=into, capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+        if made.returncode:
+            raise UnavailableError(f"go mod download {module}: {made.stdout}{made.stderr}")
+        source = into / "source"
+        shutil.copytree(json.loads(made.stdout)["Dir"], source)
+        for path in (source, *source.rglob("*")):
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        for name, texts in replaced.items():
+            _replace(source / name, texts)
+        _call(["go", "test", "-mod=mod", "-c", "-o", str(into / "tests"), package], cwd=source)
+        shutil.rmtree(source)
+
+    return _made("go", [], make, repr((module, package, replaced)).encode()) / "tests"
+
+
+def _replace(file: pathlib.Path, texts: Mapping[str, str]) -> None:
+    text = file.read_text()
+    for old, new in texts.items():
+        if old not in text:
+            raise UnavailableError(f"{file.name} has no {old!r}")
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def librdkafka_tests() -> pathlib.Path:
+    """The folder of librdkafka with `tests/test-runner`: its source is part of a Rust crate.
+
+    It takes some minutes to build.
+    """
+    source = HERE / "librdkafka_tests"
+
+    def make(into: pathlib.Path) -> None:
+        package = into / "crate"
+        shutil.copytree(source, package)
+        (package / "src").mkdir()
+        (package / "src" / "lib.rs").touch()
+        _call(["cargo", "vendor", "--quiet", str(into / "vendored")], cwd=package)
+        (found,) = (into / "vendored").glob("rdkafka-sys*")
+        found = (found / "librdkafka").rename(into / "librdkafka")
+        options = ("--disable-gssapi", "--disable-curl", "--disable-optimization")
+        _call([str(found / "configure"), *options], cwd=found)
+        build = ["make", "-s", "-j", str(os.cpu_count() or 1)]
+        _call([*build, "libs"], cwd=found, timeout_s=3600)
+        _call([*build, "-C", "tests", "test-runner"], cwd=found, timeout_s=3600)
+        shutil.rmtree(into / "vendored")
+
+    return _made("librdkafka", [source / "Cargo.toml"], make) / "librdkafka"
 
 
 def node_modules(source: pathlib.Path) -> pathlib.Path:

@@ -137,6 +137,9 @@ class Listeners:
             "odradek.store.path": str(self._home / "coordination.db"),
             "min.insync.replicas": "1",
             "default.replication.factor": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
             "sasl.oauthbearer.jwks.endpoint.url": self._key_set(),
         }
         broker = OurBroker(self._home / "broker", None, 0, options, self._addresses())

@@ -1,6 +1,6 @@
 """Writes and reads a topic with each set of properties; prints the results as JSON.
 
-python secured.py '{"name": {"kafka.security.protocol": ...}, ...}'
+python secured.py TOPIC '{"name": {"kafka.security.protocol": ...}, ...}'
 """
 
 import json
@@ -13,21 +13,21 @@ from odradek.spark.java import prepare
 ROWS = 100
 
 
-def play(spark: SparkSession, options: dict[str, str]) -> str:
+def play(spark: SparkSession, topic: str, options: dict[str, str]) -> str:
     """`ok`, or the error text."""
     rows = spark.range(ROWS).selectExpr("string(id) AS key", "string(id) AS value")
     try:
-        rows.write.format("odradek").mode("append").options(**options, topic="sealed").save()
-        reader = spark.read.format("odradek").options(**options, subscribe="sealed")
+        rows.write.format("odradek").mode("append").options(**options, topic=topic).save()
+        reader = spark.read.format("odradek").options(**options, subscribe=topic)
         values = {bytes(row.value) for row in reader.load().collect()}
     except Exception as error:
         return str(error)
     return "ok" if values == {b"%d" % n for n in range(ROWS)} else f"{len(values)} values"
 
 
-def read(spark: SparkSession, options: dict[str, str]) -> str:
+def read(spark: SparkSession, topic: str, options: dict[str, str]) -> str:
     """The error of a streaming query that only reads."""
-    reader = spark.readStream.format("odradek").options(**options, subscribe="sealed")
+    reader = spark.readStream.format("odradek").options(**options, subscribe=topic)
     query = reader.load().writeStream.format("noop").trigger(availableNow=True).start()
     try:
         query.awaitTermination()
@@ -36,7 +36,7 @@ def read(spark: SparkSession, options: dict[str, str]) -> str:
     return "ok"
 
 
-def main(cases: dict[str, dict[str, str]]) -> None:
+def main(topic: str, cases: dict[str, dict[str, str]]) -> None:
     """Run all cases in one session."""
     prepare()
     spark = (
@@ -47,7 +47,7 @@ def main(cases: dict[str, dict[str, str]]) -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     reported = {
-        name: {"batch": play(spark, options), "stream": read(spark, options)}
+        name: {"batch": play(spark, topic, options), "stream": read(spark, topic, options)}
         for name, options in cases.items()
     }
     spark.stop()
@@ -55,4 +55,4 @@ def main(cases: dict[str, dict[str, str]]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(sys.argv[1], json.loads(sys.argv[2]))
