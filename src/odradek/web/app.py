@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, cast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -153,8 +154,12 @@ def create_app(
     write_access: WriteAccess | None = None,
     allowed_hosts: Collection[str] = (),
     routes: Sequence[BaseRoute] = (),
+    kinds: Mapping[str, FactKind] = KINDS,
 ) -> Starlette:
-    """The application for a cluster; without one only what needs none."""
+    """The application for a cluster; without one only what needs none.
+
+    `kinds` says how facts are collected; the groups' kinds are added.
+    """
     is_local = source is not None and source.directory is not None
     sections = (*(SECTIONS if source is not None else ()), *((LAB,) if is_local else ()), STORIES)
 
@@ -174,7 +179,7 @@ def create_app(
         if source is None:
             yield
             return
-        app.state.poller = Poller(source, {**KINDS, **GroupCollector().kinds()})
+        app.state.poller = Poller(source, {**GroupCollector().kinds(), **kinds})
         app.state.hub = Hub(app.state.poller)
         app.state.mover = MoveRunner(source.cluster, moves_directory(source.directory))
         try:
@@ -192,7 +197,10 @@ def create_app(
         views += lab.ROUTES if source.directory is not None else ()
     app = Starlette(
         routes=[static, Route("/token", token, methods=["POST"]), *views, *STORY_ROUTES, *routes],
-        middleware=[Middleware(Guard, allowed_hosts=allowed_hosts)],
+        middleware=[
+            Middleware(Guard, allowed_hosts=allowed_hosts),
+            Middleware(GZipMiddleware),  # lanes repeat themselves; streams are left as they are
+        ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused},
     )
