@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from tests.page.running import RunningPage, run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[pathlib.Path]:
     """Three brokers with racks, and the topic `orders` with records."""
     path = tmp_path_factory.mktemp("page") / "D"
@@ -18,7 +18,7 @@ def cluster(tmp_path_factory) -> Iterator[pathlib.Path]:
     run("down", "--dir", path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(cluster) -> Iterator[RunningPage]:
     page = RunningPage(cluster, "--write")
     try:
@@ -30,7 +30,7 @@ def served(cluster) -> Iterator[RunningPage]:
         page.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(
