@@ -440,7 +440,7 @@ def test_every_mechanism_over_tls_with_sessions_that_end(make_broker, tmp_path):
         (
             {"inter.broker.listener.name": "SASL_PLAINTEXT"}
             | {"sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"},
-            "by PLAIN or SCRAM here",
+            "oauthbearer.sasl.jaas.config is not set",
         ),
         (
             {"sasl.server.callback.handler.class": "x.OAuthBearerUnsecuredValidator"},

@@ -74,7 +74,7 @@ def fill(servers, topic, messages, **options):
 
 async def read_all(cluster, query, *, found=1_000, between=None):
     """All slices of a search, each from the cursor of the one before."""
-    ranges = await ranges_of(cluster, query, now_ms=real_wall_ms())
+    ranges = await ranges_of(cluster, query, wall_ms=real_wall_ms())
     progress, records, ended = ranges.progress(query), [], ""
     while ended not in ("done", "end"):
         bounds = SliceBounds(found=found, seconds=20.0)
@@ -242,7 +242,7 @@ def test_the_cost_is_known_before_anything_is_read(servers):
     async def work():
         async with await Cluster.bootstrap(servers) as cluster:
             query = read_query({"topic": "cost", "last": "500"}, real_wall_ms())
-            return await ranges_of(cluster, query, now_ms=real_wall_ms())
+            return await ranges_of(cluster, query, wall_ms=real_wall_ms())
 
     ranges = asyncio.run(work())
 
@@ -261,7 +261,7 @@ def test_the_tail_waits_for_the_next_record(servers):
     async def work():
         async with await Cluster.bootstrap(servers) as cluster:
             query = read_query({"topic": "tail"}, real_wall_ms())
-            ranges = await ranges_of(cluster, query, now_ms=real_wall_ms())
+            ranges = await ranges_of(cluster, query, wall_ms=real_wall_ms())
             progress = ranges.progress(query, follows=True)
             bounds = SliceBounds(found=1, seconds=30.0, follows=True)
             reader = SliceReader(cluster, query, progress, bounds)

@@ -42,26 +42,26 @@ class Latency:
     def __init__(self) -> None:
         self._windows: deque[_Window] = deque(maxlen=_WINDOWS)
 
-    def record(self, took_ms: int, now_ms: MonotonicMs) -> None:
+    def record(self, took_ms: int, monotonic_ms: MonotonicMs) -> None:
         windows = self._windows
-        if windows and now_ms - windows[-1].began_ms < _WINDOW_MS:
+        if windows and monotonic_ms - windows[-1].began_ms < _WINDOW_MS:
             began_ms, times, sum_ms, max_ms = windows.pop()
             windows.append(_Window(began_ms, times + 1, sum_ms + took_ms, max(max_ms, took_ms)))
         else:
-            windows.append(_Window(now_ms, 1, took_ms, took_ms))
+            windows.append(_Window(monotonic_ms, 1, took_ms, took_ms))
 
-    def average_ms(self, now_ms: MonotonicMs) -> float | None:
+    def average_ms(self, monotonic_ms: MonotonicMs) -> float | None:
         """None if there was no re-authentication."""
-        windows = self._present(now_ms)
+        windows = self._present(monotonic_ms)
         times = sum(each.times for each in windows)
         return sum(each.sum_ms for each in windows) / times if times else None
 
-    def max_ms(self, now_ms: MonotonicMs) -> float | None:
+    def max_ms(self, monotonic_ms: MonotonicMs) -> float | None:
         """None if there was no re-authentication."""
-        return max((each.max_ms for each in self._present(now_ms)), default=None)
+        return max((each.max_ms for each in self._present(monotonic_ms)), default=None)
 
-    def _present(self, now_ms: MonotonicMs) -> list[_Window]:
-        oldest_ms = now_ms - _WINDOWS * _WINDOW_MS
+    def _present(self, monotonic_ms: MonotonicMs) -> list[_Window]:
+        oldest_ms = monotonic_ms - _WINDOWS * _WINDOW_MS
         return [each for each in self._windows if each.began_ms > oldest_ms]
 
 
@@ -78,11 +78,11 @@ class AuthenticationCounts:
     rates: dict[str, Rate] = field(default_factory=_rates, compare=False)
     latency: Latency = field(default_factory=Latency, compare=False)
 
-    def add(self, name: str, now_ms: MonotonicMs) -> None:
+    def add(self, name: str, monotonic_ms: MonotonicMs) -> None:
         """Count one more of those in `RATED`."""
         total = f"{name}_total"
         setattr(self, total, getattr(self, total) + 1)
-        self.rates[name].record(1, now_ms)
+        self.rates[name].record(1, monotonic_ms)
 
 
 TOTALS: Final = (

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from odradek.client.admin.groups import committed_offsets
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset, try_to_list_offsets
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
 
@@ -56,7 +57,7 @@ class ToCurrent:
 class ToTime:
     """The first record at or after this moment; the high watermark if there is none."""
 
-    wall_ms: int
+    wall_ms: WallMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,9 @@ def _offset(listed: ListedOffset | ApiError) -> int:
     return listed.offset
 
 
-async def _at(cluster: Cluster, partitions: Collection[TopicPartition], wall_ms: int) -> NewOffsets:
+async def _at(
+    cluster: Cluster, partitions: Collection[TopicPartition], wall_ms: WallMs
+) -> NewOffsets:
     found = await _listed(cluster, partitions, wall_ms)
     rest = [partition for partition, offset in found.items() if offset < 0]
     return NewOffsets(found | await _listed(cluster, rest, LATEST), without_record=rest)

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.net.clock import real_wall_ms
 from odradek.plan.cluster import ClusterPicture
@@ -61,7 +62,7 @@ async def collect_broker(
     Raises:
         OdradekError, ConnectionError: no broker answers.
     """
-    number, now_ms = int(argument), real_wall_ms()
+    number, wall_ms = int(argument), real_wall_ms()
     cluster = await source.cluster()
     picture = await picture_of(cluster, sizes=False)
     problems: dict[str, str] = {}
@@ -72,13 +73,13 @@ async def collect_broker(
     else:
         earlier = {d.path: d.samples for d in before.directories} if before else {}
         try:
-            directories = await _directories(cluster, number, earlier, now_ms)
+            directories = await _directories(cluster, number, earlier, wall_ms)
             report = await describe_state(await cluster.broker(number), "broker")
         except (OdradekError, ConnectionError) as error:
             problems["broker"] = str(error)
     return BrokerDetail(
         id=number,
-        at_ms=now_ms,
+        at_ms=wall_ms,
         directories=directories,
         report=report,
         picture=picture,
@@ -87,23 +88,23 @@ async def collect_broker(
 
 
 async def _directories(
-    cluster: Cluster, broker: int, earlier: Mapping[str, tuple[DiskSample, ...]], now_ms: int
+    cluster: Cluster, broker: int, earlier: Mapping[str, tuple[DiskSample, ...]], wall_ms: WallMs
 ) -> tuple[DirectoryFacts, ...]:
     connection = await cluster.broker(broker)
     response = await connection.request(
         DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
     )
     return tuple(
-        _directory(each, earlier.get(each.log_dir, ()), now_ms) for each in response.results
+        _directory(each, earlier.get(each.log_dir, ()), wall_ms) for each in response.results
     )
 
 
 def _directory(
-    found: DescribeLogDirsResult, samples: tuple[DiskSample, ...], now_ms: int
+    found: DescribeLogDirsResult, samples: tuple[DiskSample, ...], wall_ms: WallMs
 ) -> DirectoryFacts:
     usable = found.usable_bytes if found.usable_bytes >= 0 else None
-    if usable is not None and (not samples or now_ms - samples[-1].at_ms >= SAMPLE_MS):
-        samples = (*samples[-SAMPLES + 1 :], DiskSample(now_ms, usable))
+    if usable is not None and (not samples or wall_ms - samples[-1].at_ms >= SAMPLE_MS):
+        samples = (*samples[-SAMPLES + 1 :], DiskSample(wall_ms, usable))
     held = [partition for topic in found.topics for partition in topic.partitions]
     return DirectoryFacts(
         path=found.log_dir,

@@ -14,6 +14,7 @@ from odradek.client.admin.state import describe_state
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset
 from odradek.client.group.offsets import OffsetAndMetadata
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
@@ -148,7 +149,7 @@ async def _offsets(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
     )
 
 
-def _observed(described: _Described, listed: _Listed, wall_ms: int) -> ObservedGroup:
+def _observed(described: _Described, listed: _Listed, wall_ms: WallMs) -> ObservedGroup:
     group, report = described.group, described.report
     owners = {p: member.member_id for member in group.members for p in member.partitions}
     silent = {m["member_id"]: m["silent_ms"] for m in report["members"]} if report else {}

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
 from odradek.web.groups.lag import EndSamples, LagSample, LagTrend, trend
 from odradek.web.groups.values import ObservedGroup, RebalanceSource
@@ -60,7 +61,7 @@ class GroupHistory:
         self._observe_rebalance(past, group)
         past.last = group
 
-    def observe_end(self, partition: TopicPartition, wall_ms: int, end: int) -> None:
+    def observe_end(self, partition: TopicPartition, wall_ms: WallMs, end: int) -> None:
         """A sample of the end offset; a partition that is seen first may push out the oldest."""
         samples = self._ends.get(partition)
         if samples is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from odradek.model.clock import WallMs
 from odradek.web.groups.values import PartitionLag
 
 SAMPLES_MAX: Final = 64
@@ -42,7 +43,7 @@ class LagTime(NamedTuple):
 class EndSample(NamedTuple):
     """The end offset of a partition at a moment."""
 
-    wall_ms: int
+    wall_ms: WallMs
     end: int
 
 
@@ -55,7 +56,7 @@ class EndSamples:
     def __init__(self) -> None:
         self._samples: list[EndSample] = []
 
-    def add(self, wall_ms: int, end: int) -> None:
+    def add(self, wall_ms: WallMs, end: int) -> None:
         """A sample; what a clock that went back, or a truncation, contradicts is dropped."""
         samples = self._samples
         while samples and (samples[-1].wall_ms >= wall_ms or samples[-1].end > end):
@@ -93,7 +94,7 @@ class EndSamples:
 def lag_time(
     lag: PartitionLag,
     samples: EndSamples | None,
-    wall_ms: int,
+    wall_ms: WallMs,
     *,
     record_ms: int | None = None,
     is_append_time: bool = False,
@@ -123,7 +124,7 @@ def lag_time(
 class LagSample(NamedTuple):
     """The sums over all partitions of a group at a moment."""
 
-    wall_ms: int
+    wall_ms: WallMs
     lag: int
     committed: int
     end: int

@@ -36,6 +36,7 @@ from odradek.client.admin.offset_reset import (
 )
 from odradek.client.cluster import Cluster
 from odradek.client.group.offsets import OffsetAndMetadata
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
@@ -68,7 +69,7 @@ def read_topics(text: str) -> dict[str, tuple[int, ...] | None]:
 
 
 def read_scenario(
-    fields: Mapping[str, str], partitions: list[TopicPartition], wall_ms: int
+    fields: Mapping[str, str], partitions: list[TopicPartition], wall_ms: WallMs
 ) -> Scenario:
     """What the offsets are reset to.
 
@@ -84,9 +85,9 @@ def read_scenario(
         case "shift-by":
             return ShiftBy(_integer(value, least=-_OFFSET_MAX))
         case "by-duration":
-            return ToTime(wall_ms - _duration_ms(value))
+            return ToTime(WallMs(wall_ms - _duration_ms(value)))
         case "to-datetime":
-            return ToTime(_moment_ms(value))
+            return ToTime(WallMs(_moment_ms(value)))
         case _:
             raise ResetError(f"scenario: {name!r} is not one of {', '.join(SCENARIOS)}")
 

@@ -7,6 +7,7 @@ consumer that has read everything is the end offset.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
 
 
@@ -78,7 +79,7 @@ class ObservedGroup:
 
     group_id: str
     state: str
-    wall_ms: int
+    wall_ms: WallMs
     protocol_type: str = ""
     assignor: str = ""
     coordinator: tuple[int, str, int] = (-1, "", -1)  # id, host, port

@@ -149,7 +149,7 @@ async def _search(request: Request, cluster: Cluster, given: Mapping[str, str]) 
     if cursor:
         state = from_cursor(cursor, query.digest)
     else:
-        ranges = await ranges_of(cluster, query, now_ms=real_wall_ms(), with_sizes=not is_tail)
+        ranges = await ranges_of(cluster, query, wall_ms=real_wall_ms(), with_sizes=not is_tail)
         if is_tail:
             ranges = _from_end(ranges)
         else:
@@ -270,7 +270,7 @@ async def _read(
     cluster: Cluster, query: Query, lane: str
 ) -> tuple[list[FoundRecord], SearchProgress]:
     """All found records within the bounds of an export, uncut."""
-    ranges = await ranges_of(cluster, query, now_ms=real_wall_ms(), with_sizes=False)
+    ranges = await ranges_of(cluster, query, wall_ms=real_wall_ms(), with_sizes=False)
     bounds = SliceBounds(
         found=EXPORT_RECORDS,
         seconds=EXPORT_SECONDS,

@@ -148,7 +148,7 @@ async def stored_message(
         start=AtOffset(offset),
         end=AtOffset(offset + 1),
     )
-    ranges = await ranges_of(cluster, query, now_ms=real_wall_ms(), with_sizes=False)
+    ranges = await ranges_of(cluster, query, wall_ms=real_wall_ms(), with_sizes=False)
     bounds = SliceBounds(found=1, held_bytes=_BYTES_MAX)
     read = await SliceReader(cluster, query, ranges.progress(query), bounds, lane="again").run()
     if not read.found:

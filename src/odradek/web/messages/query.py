@@ -65,7 +65,7 @@ class AtOffset(NamedTuple):
 class AtTime(NamedTuple):
     """The first record at or after this moment."""
 
-    wall_ms: int
+    wall_ms: WallMs
 
 
 Bound = AtOffset | AtTime
@@ -224,7 +224,7 @@ def _bound(fields: Mapping[str, str], name: str, wall_ms: WallMs) -> Bound | Non
         return None
     if text.isascii() and text.isdecimal():
         return AtOffset(_integer(fields, name, 0, _OFFSET_MAX) or 0)
-    return AtTime(_time_ms(name, text, wall_ms))
+    return AtTime(WallMs(_time_ms(name, text, wall_ms)))
 
 
 def _time_ms(name: str, text: str, wall_ms: WallMs) -> int:

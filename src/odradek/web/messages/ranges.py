@@ -14,6 +14,7 @@ import odradek.client.admin.groups as admin_groups
 import odradek.client.admin.partitions as admin_partitions
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import EARLIEST, LATEST, ListedOffset
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.web.messages.offsets import WITHIN_S, Offsets, list_offsets_now
@@ -95,7 +96,7 @@ class SearchRanges:
 
 
 async def ranges_of(
-    cluster: Cluster, query: Query, *, now_ms: int, with_sizes: bool = True
+    cluster: Cluster, query: Query, *, wall_ms: WallMs, with_sizes: bool = True
 ) -> SearchRanges:
     """The offsets to search, and their estimated size.
 
@@ -125,7 +126,7 @@ async def ranges_of(
             for p in partitions
         ),
         sizes_unknown=why,
-        started_ms=now_ms,
+        started_ms=wall_ms,
     )
 
 

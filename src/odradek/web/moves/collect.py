@@ -11,6 +11,7 @@ from odradek.client.admin.partitions import (
     list_reassignments,
 )
 from odradek.client.cluster import Cluster
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
@@ -82,11 +83,11 @@ async def collect_moves(source: Source, _argument: str, before: MovesFacts | Non
     """
     cluster = await source.cluster()
     moves = await list_reassignments(cluster)
-    now_ms = real_wall_ms()
+    wall_ms = real_wall_ms()
     problems: dict[str, str] = {}
     saved = await _saved(cluster, source, before, problems)
     planned = saved.after if saved is not None and not saved.is_done else ()
-    is_due = _is_due(before, now_ms, is_moving=bool(moves))
+    is_due = _is_due(before, wall_ms, is_moving=bool(moves))
     watched = sorted({partition.topic for partition in (*moves, *planned)})
     response = await source.metadata(None if is_due else watched)
     sizes = await _sizes(cluster, moves, problems)
@@ -99,10 +100,10 @@ async def collect_moves(source: Source, _argument: str, before: MovesFacts | Non
     throttles = _kept_throttles(before)
     if is_due:
         named = {partition.topic for partition in replicas}
-        throttles = (*await _throttles(cluster, named), now_ms)
+        throttles = (*await _throttles(cluster, named), wall_ms)
     return MovesFacts(
-        at_ms=now_ms,
-        moving=_moving(cluster, moves, sizes, before, now_ms),
+        at_ms=wall_ms,
+        moving=_moving(cluster, moves, sizes, before, wall_ms),
         broker_throttles=throttles[0],
         topic_throttles=throttles[1],
         throttles_at_ms=throttles[2],
@@ -174,12 +175,12 @@ BrokerThrottles = Mapping[int, Mapping[str, str]]
 TopicThrottles = Mapping[str, Mapping[str, str]]
 
 
-def _is_due(before: MovesFacts | None, now_ms: int, *, is_moving: bool) -> bool:
+def _is_due(before: MovesFacts | None, wall_ms: WallMs, *, is_moving: bool) -> bool:
     """Whether throttles are read: less often than the rest, because every topic is described."""
     if before is None:
         return True
     is_busy = is_moving or before.moving or before.broker_throttles or before.topic_throttles
-    return now_ms - before.throttles_at_ms >= (THROTTLES_PERIOD_MS if is_busy else QUIET_PERIOD_MS)
+    return wall_ms - before.throttles_at_ms >= (THROTTLES_PERIOD_MS if is_busy else QUIET_PERIOD_MS)
 
 
 def _kept_throttles(before: MovesFacts | None) -> tuple[BrokerThrottles, TopicThrottles, int]:
@@ -203,14 +204,14 @@ def _moving(
     moves: Mapping[TopicPartition, PartitionReassignment],
     sizes: Mapping[tuple[TopicPartition, int], int],
     before: MovesFacts | None,
-    now_ms: int,
+    wall_ms: WallMs,
 ) -> tuple[MovingPartition, ...]:
     former = {
         (each.partition, copy.broker): copy
         for each in (before.moving if before else ())
         for copy in each.copies
     }
-    past_s = (now_ms - before.at_ms) / 1000 if before else 0.0
+    past_s = (wall_ms - before.at_ms) / 1000 if before else 0.0
     found = []
     for partition, move in sorted(moves.items()):
         leader = cluster.metadata.leader(partition)

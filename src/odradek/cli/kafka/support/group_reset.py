@@ -38,6 +38,7 @@ from odradek.client.admin.offset_reset import (
     new_offsets,
 )
 from odradek.client.cluster import Cluster
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
@@ -181,9 +182,9 @@ def _scenario(
     if flags.has("to-latest"):
         return ToLatest()
     if flags.has("to-datetime"):
-        return ToTime(_datetime_ms(flags.text("to-datetime")))
+        return ToTime(WallMs(_datetime_ms(flags.text("to-datetime"))))
     if flags.has("by-duration"):
-        return ToTime(_ago_ms(flags.text("by-duration")))
+        return ToTime(WallMs(_ago_ms(flags.text("by-duration"))))
     if flags.has("to-current"):
         return ToCurrent()
     return _exact(group_id, partitions, parser, flags)
