@@ -197,6 +197,9 @@ class Presence:
 
     def connected(self, peer: "_PeerConnection") -> None:
         """A connection was accepted or made; its session may not be known yet."""
+        if self._server is None:
+            peer.abandon()  # accepted in the moment of the end
+            return
         self._connections.add(peer)
 
     def identified(self, peer: "_PeerConnection") -> None:
