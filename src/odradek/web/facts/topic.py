@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from odradek.client.admin.partitions import (
     PartitionReassignment,
-    describe_log_dirs,
     list_reassignments,
 )
 from odradek.client.admin.topics import TOPIC, ConfigEntry, describe_configs
@@ -25,6 +24,7 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
+from odradek.web.facts.log_dirs import replicas_in_log_dirs
 from odradek.web.facts.source import ANSWER_S, Source
 from odradek.wire.messages.metadata import MetadataResponsePartition
 
@@ -111,7 +111,9 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
     problems: dict[str, str] = {}
     moves = await _attempt(problems, "moves", list_reassignments(cluster))
     names = [TopicPartition(name, p.partition_index) for p in found.partitions]
-    sizes, lags = await _log_dirs(cluster, racks, names, problems)
+    held = await replicas_in_log_dirs(cluster, dict.fromkeys(racks, names), problems)
+    sizes = {(p.partition, broker): replica.size_bytes for (p, broker), replica in held.items()}
+    lags = {(p.partition, broker): replica.offset_lag for (p, broker), replica in held.items()}
     reports = asked.by_broker("replicas")
     if reports:
         offsets: Mapping[tuple[int, int], Mapping[str, Any]] = _reported(reports)
@@ -158,33 +160,6 @@ async def _attempt(problems: dict[str, str], kind: str, asked: Any) -> Any:
     except (OdradekError, ConnectionError) as error:
         problems[kind] = str(error)
     return None
-
-
-async def _log_dirs(
-    cluster: Cluster,
-    brokers: Iterable[int],
-    partitions: list[TopicPartition],
-    problems: dict[str, str],
-) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """The size of each replica, and how far its LEO is behind, by partition and broker."""
-    sizes: dict[tuple[int, int], int] = {}
-    lags: dict[tuple[int, int], int] = {}
-
-    async def one(broker: int) -> None:
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                directories = await describe_log_dirs(cluster, broker, partitions)
-        except (OdradekError, ConnectionError, TimeoutError) as error:
-            problems[f"log directories of broker {broker}"] = str(error) or "no answer"
-            return
-        for directory in directories:
-            for partition, replica in directory.replicas.items():
-                if not replica.is_future:
-                    sizes[partition.partition, broker] = replica.size_bytes
-                    lags[partition.partition, broker] = replica.offset_lag
-
-    await asyncio.gather(*map(one, brokers))
-    return sizes, lags
 
 
 def _reported(reports: Mapping[int, Any]) -> dict[tuple[int, int], Mapping[str, Any]]:

@@ -1,22 +1,21 @@
 """What moves now: running reassignments with their bytes, throttles, and the saved plan."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client.admin.partitions import (
     PartitionReassignment,
-    describe_log_dirs,
     list_reassignments,
 )
 from odradek.client.cluster import Cluster
 from odradek.model.clock import WallMs
-from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.plan.collect import throttles_of
 from odradek.plan.movement import PlanError
+from odradek.web.facts.log_dirs import replicas_in_log_dirs
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import PartitionFacts, collect_topic
 from odradek.web.moves.saved import SavedPlan, load_newest, moves_directory, newest_path
@@ -24,7 +23,6 @@ from odradek.web.moves.saved import SavedPlan, load_newest, moves_directory, new
 THROTTLES_PERIOD_MS: Final = 4_000  # while something moves, or is throttled
 QUIET_PERIOD_MS: Final = 30_000  # else: the configuration of every topic is read
 DRAWN_TOPICS: Final = 2  # moving topics whose replicas are collected for their lanes
-_ANSWER_S: Final = 2.0
 _WEIGHT: Final = 0.3  # of a new rate against the mean so far
 
 
@@ -153,22 +151,8 @@ async def _sizes(
     for partition, move in sorted(moves.items()):
         for broker in move.replicas:
             held.setdefault(broker, []).append(partition)
-    sizes: dict[tuple[TopicPartition, int], int] = {}
-
-    async def one(broker: int, partitions: Sequence[TopicPartition]) -> None:
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                directories = await describe_log_dirs(cluster, broker, partitions)
-        except (OdradekError, ConnectionError, TimeoutError) as error:
-            problems[f"log directories of broker {broker}"] = str(error) or "no answer"
-            return
-        for directory in directories:
-            for partition, replica in directory.replicas.items():
-                if not replica.is_future:
-                    sizes[partition, broker] = replica.size_bytes
-
-    await asyncio.gather(*(one(broker, each) for broker, each in sorted(held.items())))
-    return sizes
+    found = await replicas_in_log_dirs(cluster, held, problems)
+    return {key: replica.size_bytes for key, replica in found.items()}
 
 
 BrokerThrottles = Mapping[int, Mapping[str, str]]
