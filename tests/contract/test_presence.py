@@ -25,8 +25,8 @@ def test_a_session_that_connects_is_woken_because_it_may_have_missed_changes(tmp
     async def scenario():
         one, _ = presence(tmp_path, 1)
         two, calls = presence(tmp_path, 2)
-        await one.begin()
-        await two.begin()
+        one.begin()
+        two.begin()
         two.connect_to(1)
         await asyncio.wait_for(calls.woken.wait(), 10)
         one.end()
@@ -39,7 +39,7 @@ def test_a_session_that_sends_nothing_is_reported_after_its_time_out(tmp_path):
     async def scenario():
         silent, _ = presence(tmp_path, 1)  # connections to it wait for ever
         listener, calls = presence(tmp_path, 2)
-        await listener.begin()
+        listener.begin()
         for _ in range(5):
             listener.tick({1: 1_000, 2: 1_000})
             await asyncio.sleep(0.25)
@@ -56,7 +56,7 @@ def test_a_listener_that_was_suspended_reports_no_session(tmp_path):
     async def scenario():
         silent, _ = presence(tmp_path, 1)
         listener, calls = presence(tmp_path, 2)
-        await listener.begin()
+        listener.begin()
         listener.tick({1: 1_000, 2: 1_000})
         await asyncio.sleep(3_600)
         listener.tick({1: 1_000, 2: 1_000})
@@ -75,8 +75,8 @@ def test_a_heartbeat_is_sent_in_time(tmp_path):
     async def scenario():
         one, heard_by_one = presence(tmp_path, 1)
         two, heard_by_two = presence(tmp_path, 2)
-        await one.begin()
-        await two.begin()
+        one.begin()
+        two.begin()
         two.connect_to(1)
         for _ in range(40):
             one.tick({1: 1_000, 2: 1_000})

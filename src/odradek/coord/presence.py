@@ -29,6 +29,7 @@ from odradek.model.errors import StartupError
 # When to try a lock after its owner's connection has ended: the kernel closes the descriptors
 # of an ending process one after the other.
 _LOCK_TRIES_S: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_ACCEPT_PAUSE_S: Final = 0.5
 _SOCKET_PATH_BYTES_MAX: Final = 103  # of sockaddr_un, on the system with the shortest
 
 _HELLO: Final = struct.Struct(">q")  # the session that connects
@@ -56,7 +57,7 @@ class Presence:
         self._lock = -1
         self._socket: socket.socket | None = None
         self._address: _Address | None = None
-        self._server: asyncio.Server | None = None
+        self._accepted: set[socket.socket] = set()  # connections that have no transport yet
         self._peers: dict[int, _PeerConnection] = {}  # by session
         self._connections: set[_PeerConnection] = set()
         self._last_received: dict[int, float] = {}  # by session: last byte, or first seen
@@ -82,24 +83,24 @@ class Presence:
         self._socket.listen(128)
         self._socket.setblocking(False)
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         """Accept connections of other sessions."""
         loop = asyncio.get_running_loop()
         self._last_heartbeat = self._last_tick = loop.time()
-        self._server = await loop.create_unix_server(
-            lambda: _PeerConnection(self, 0), sock=self._socket
-        )
+        self._listen()
 
     def end(self) -> None:
         """Release lock, socket and connections: for the others this process has ended."""
         for task in self._tasks:
             task.cancel()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        elif self._socket is not None:
+        if self._socket is not None:
+            with suppress(RuntimeError):  # the loop did not run: nothing listens
+                asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
-        self._socket = None
+            self._socket = None
+        for connection in self._accepted:
+            connection.close()
+        self._accepted.clear()
         if self._address is not None:
             self._address.release()
         for peer in list(self._connections):
@@ -111,6 +112,34 @@ class Presence:
             self.remove_files(self._session)
             os.close(self._lock)
             self._lock = -1
+
+    # asyncio's Server leaves a connection open that it has accepted when it is closed and that has
+    # no transport yet (Python 3.11: an assertion fails in a task). So this accepts on its own.
+
+    def _listen(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._accept, self._socket)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            connection, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:  # no descriptor is free; the connecting process tries again as well
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening)
+            loop.call_later(_ACCEPT_PAUSE_S, self._listen)
+            return
+        connection.setblocking(False)
+        self._accepted.add(connection)
+        self._own(self._take(connection))
+
+    async def _take(self, connection: socket.socket) -> None:
+        self._accepted.discard(connection)  # its transport closes it from here on
+        with suppress(OSError):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: _PeerConnection(self, 0), connection
+            )
 
     # -------------------------------------------------------------------- the others
 
@@ -197,7 +226,7 @@ class Presence:
 
     def connected(self, peer: "_PeerConnection") -> None:
         """A connection was accepted or made; its session may not be known yet."""
-        if self._server is None:
+        if self._socket is None:
             peer.abandon()  # accepted in the moment of the end
             return
         self._connections.add(peer)

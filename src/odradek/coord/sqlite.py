@@ -142,7 +142,7 @@ class SqliteStore:
         )
         try:
             session = await self._write(lambda draft: self._register(draft, presence), session=0)
-            await presence.begin()
+            presence.begin()
         except StoreError as error:
             presence.end()
             raise StartupError(str(error)) from error
