@@ -12,6 +12,7 @@ from unittest import mock
 
 import apache
 import jwt
+import raw
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -60,7 +61,15 @@ class Listeners:
         make = self._of_odradek if self._zookeeper is None else self._of_kafka
         self._broker: OurBroker | apache.Broker = make(options)
         self.address = self._broker.address
-        self._add_users()
+        try:
+            # librdkafka's AdminClient does not look for a controller again for minutes if the
+            # first Metadata responses name none. Kafka's broker answers Metadata before its
+            # controller has sent it the cluster.
+            raw.wait_for_brokers(self.address, 1, timeout_s=60)
+            self._add_users()
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def pid(self) -> int:
