@@ -1,0 +1,154 @@
+"""Whether a command has printed what a page shows: pure.
+
+What differs from run to run is compared by its kind. The kinds are the whole of what is not
+compared exactly; besides them, the width of a gap between columns is not compared.
+
+    address    127.0.0.1:27105, localhost:27105: the port
+    process    pid 4711
+    id         a UUID, or an id of 22 characters that Kafka derives from one
+    time       10:00:00, 2026-01-31 10:00:00, 2026-01-31T10:00:00.123Z, 1767225600000 (ms)
+    duration   0.42 s, 17 ms, and ages such as `5 s ago`
+    rate       1234.5 records/sec, 1.2 MB/sec, 3.4 MiB/s
+
+Ports, processes and ids are bound: what the page calls 27105 is one port in a whole page, and what
+a later command of the page names by it is replaced by what it is in this run.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+ANY_LINES = "..."
+_BOUND = ("address", "process", "id")
+_NUMBER = r"\d[\d,]*(?:\.\d+)?"
+_TOKEN = re.compile(
+    rf"""
+    (?P<rate>{_NUMBER}\ ?(?:records|messages|requests|[KMG]i?B|B)/s(?:ec)?\b)
+  | (?P<time>\d{{4}}-\d\d-\d\d[T\ ]\d\d:\d\d(?::\d\d(?:[.,:]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?
+           | \b\d\d:\d\d:\d\d(?:[.,]\d+)?\b
+           | \b1[6-9]\d{{11}}\b)
+  | (?P<duration>\b{_NUMBER}\ ?(?:us|ms|s|seconds|min|h)\b)
+  | (?<=127\.0\.0\.1:)(?P<address>\d{{4,5}})\b | (?<=localhost:)(?P<address2>\d{{4,5}})\b
+  | (?<=\bpid\ )(?P<process>\d+)\b
+  | \b(?P<id>[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}
+           | (?=[\w-]*\d)(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{{22}}(?![\w-]))
+    """,
+    re.VERBOSE,
+)
+# In a command, also the ports that it asks for.
+_PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=[Pp]ort[ =]))\d{4,5}\b")
+
+
+@dataclass(slots=True)
+class Bindings:
+    """What the ports, processes and ids of a page are in this run, and the reverse."""
+
+    to_actual: dict[tuple[str, str], str] = field(default_factory=dict)
+    to_page: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def copy(self) -> "Bindings":
+        return Bindings(dict(self.to_actual), dict(self.to_page))
+
+    def bind(self, kind: str, page: str, actual: str) -> bool:
+        """False: one of the two is bound to something else."""
+        is_same = self.to_actual.setdefault((kind, page), actual) == actual
+        return is_same and self.to_page.setdefault((kind, actual), page) == page
+
+    def in_command(self, text: str) -> str:
+        """A text of the page with the ports and ids of this run."""
+        text = _PORT.sub(lambda found: self.to_actual.get(("address", found[0]), found[0]), text)
+        for (kind, page), actual in self.to_actual.items():
+            if kind == "id":
+                text = text.replace(page, actual)
+        return text
+
+    def on_page(self, text: str) -> str:
+        """A text of this run with the ports, processes and ids of the page."""
+        return "".join(
+            self.to_page.get((kind, piece), piece) if kind else piece
+            for kind, piece in _pieces(text)
+        )
+
+
+def ports(text: str) -> Iterator[int]:
+    """The ports that a command or a program names."""
+    yield from (int(found[0]) for found in _PORT.finditer(text))
+
+
+def _pieces(line: str) -> Iterator[tuple[str, str]]:
+    """The line in pieces, each with its kind; the empty kind is compared exactly."""
+    at = 0
+    for found in _TOKEN.finditer(line):
+        yield "", line[at : found.start()]
+        yield (found.lastgroup or "").rstrip("2"), found[0]
+        at = found.end()
+    yield "", line[at:]
+
+
+def _words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def is_same_line(page: str, actual: str, bindings: Bindings) -> bool:
+    """Whether two lines differ only in what a mask allows; binds what is new."""
+    expected, printed = list(_pieces(page.rstrip())), list(_pieces(actual.rstrip()))
+    if len(expected) != len(printed):
+        return False
+    for (kind, wanted), (other, given) in zip(expected, printed, strict=True):
+        if kind != other:
+            return False
+        if not kind and _words(wanted) != _words(given):
+            return False
+        if kind in _BOUND and not bindings.bind(kind, wanted, given):
+            return False
+    return True
+
+
+def matched(page: Sequence[str], actual: Sequence[str], bindings: Bindings) -> Bindings | None:
+    """The bindings after this output, None if it is not what the page shows."""
+    chunks: list[list[str]] = [[]]
+    for line in page:
+        if line == ANY_LINES:
+            chunks.append([])
+        else:
+            chunks[-1].append(line)
+    if len(chunks) == 1:
+        return _same(chunks[0], actual, bindings) if len(page) == len(actual) else None
+    if len(actual) < sum(map(len, chunks)):
+        return None
+    first, *middle, last = chunks
+    found = _same(first, actual[: len(first)], bindings)
+    at, end = len(first), len(actual) - len(last)
+    for chunk in middle:
+        if found is None:
+            return None
+        at, found = _find(chunk, actual, at, end, found)
+    return None if found is None else _same(last, actual[end:], found)
+
+
+def _find(
+    chunk: Sequence[str], actual: Sequence[str], begin: int, end: int, bindings: Bindings
+) -> tuple[int, Bindings | None]:
+    for at in range(begin, end - len(chunk) + 1):
+        found = _same(chunk, actual[at : at + len(chunk)], bindings)
+        if found is not None:
+            return at + len(chunk), found
+    return begin, None
+
+
+def _same(page: Sequence[str], actual: Sequence[str], bindings: Bindings) -> Bindings | None:
+    tried = bindings.copy()
+    is_same = all(is_same_line(*pair, tried) for pair in zip(page, actual, strict=True))
+    return tried if is_same else None
+
+
+def as_on_page(page: Sequence[str], actual: Sequence[str], bindings: Bindings) -> list[str]:
+    """The output as the page shall show it: a line that differs only in masks stays as it is."""
+    left = list(page)
+    shown = []
+    for line in actual:
+        same = next((old for old in left if is_same_line(old, line, bindings.copy())), None)
+        if same is not None:
+            left = left[left.index(same) + 1 :]
+        shown.append(bindings.on_page(line).rstrip().expandtabs(4) if same is None else same)
+    return shown

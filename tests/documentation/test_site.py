@@ -1,0 +1,31 @@
+"""The site of docs/ can be built, and its links lead somewhere."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(find_spec("zensical") is None, reason="the group `docs`")
+def test_the_site_can_be_built_strictly(tmp_path):
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    done = subprocess.run(
+        [pathlib.Path(sys.executable).parent / "zensical", "build", "--strict"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "site" / "architecture.html").is_file()
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
+def test_links_of_the_site_stay_in_it(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).resolve().is_relative_to(ROOT / "docs"), target
