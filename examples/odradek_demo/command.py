@@ -32,6 +32,7 @@ from odradek.local.directory import ClusterDirectory
 from odradek.local.options import UpOptions, read_log_dirs
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.extras import install
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import has_valid_crc, iter_batches
 from odradek.record.compression import Codec
@@ -89,7 +90,7 @@ def demo(*, small: bool, out: pathlib.Path) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lacking = [] if small else demo_flights.missing()
     if lacking:
-        say(f"the whole demo needs {', '.join(lacking)}: pip install 'odradek[demo]'")
+        say(f"the whole demo needs {', '.join(lacking)}: {install('demo')}")
         say("running the small demo, without Spark")
     with tempfile.TemporaryDirectory(prefix="odradek-demo-") as path:
         folder = pathlib.Path(path)

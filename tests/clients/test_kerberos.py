@@ -1,7 +1,7 @@
 """GSSAPI with a real KDC of MIT Kerberos, on loopback: our client and Java's log in to our broker,
 and brokers to each other.
 
-apt-get install libkrb5-dev krb5-kdc krb5-admin-server && pip install 'odradek[gssapi]'
+apt-get install libkrb5-dev krb5-kdc krb5-admin-server && pip install gssapi
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import ClientSettings
 
-pytest.importorskip("gssapi", reason="needs odradek[gssapi]")
+pytest.importorskip("gssapi", reason="needs the package gssapi")
 KDC = shutil.which("krb5kdc", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 pytestmark = pytest.mark.skipif(KDC is None, reason="needs krb5-kdc and krb5-admin-server")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.coord.store import Store
 from odradek.model.errors import StartupError
+from odradek.model.extras import install
 
 if TYPE_CHECKING:
     import ssl
@@ -79,8 +80,7 @@ def _zookeeper(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
         from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra
     except ImportError:
         raise StartupError(
-            f"{where}: kazoo, the client for ZooKeeper, is not installed: "
-            "pip install odradek[zookeeper]"
+            f"{where}: kazoo, the client for ZooKeeper, is not installed: {install('zookeeper')}"
         ) from None
     return ZooKeeperStore(
         where,

@@ -38,6 +38,7 @@ from odradek.local.client_files import (
 from odradek.local.directory import ClusterDirectory, LocalError, replace_text
 from odradek.local.options import LOOPBACK, PLAIN, SECURE, UpOptions, amend, write_options
 from odradek.local.store_users import has_password, opened_store, set_password
+from odradek.model.extras import install
 
 if TYPE_CHECKING:
     from odradek.local.certificates import Certificate
@@ -53,10 +54,7 @@ _BY_HAND: Final = (
     "authorizer.class.name", "inter.broker.listener.name", "listener.", "sasl.",
     "security.inter.broker.protocol", "ssl.", "super.users",
 )  # fmt: skip
-_NEEDS: Final = (
-    "--secure needs the package cryptography: pip install 'odradek[secure]' (or pip install "
-    "cryptography)"
-)
+_NEEDS: Final = f"--secure needs the package cryptography: {install('secure')}"
 
 
 def connect_of(directory: ClusterDirectory, bootstrap: str) -> ConnectSettings:

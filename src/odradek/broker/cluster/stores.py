@@ -18,6 +18,7 @@ from odradek.coord.sqlite import SqliteStore
 from odradek.coord.store import Store
 from odradek.model.clock import Clock
 from odradek.model.errors import StartupError
+from odradek.model.extras import install
 
 if TYPE_CHECKING:
     from odradek.coord.zookeeper import ZooKeeperStore
@@ -53,7 +54,7 @@ def _zookeeper(
         from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra
     except ImportError:
         raise StartupError(
-            "zookeeper.connect is set, and kazoo is not installed: pip install odradek[zookeeper]"
+            f"zookeeper.connect is set, and kazoo is not installed: {install('zookeeper')}"
         ) from None
     tls = zookeeper_tls(config) if config.zookeeper_ssl_client_enable else None
     digest = config.odradek_zookeeper_digest

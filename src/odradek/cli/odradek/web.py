@@ -12,14 +12,12 @@ from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
 from odradek.config.listeners import reaches_other_hosts
 from odradek.local.client_files import admin_file
+from odradek.model.extras import install
 
 if TYPE_CHECKING:
     from odradek.web.facts.source import Source
 
-MISSING = (
-    "this needs the packages of the extra `web`: pip install 'odradek[web]', or in a clone "
-    "pip install --editable '.[web]'"
-)
+MISSING = f"the page needs packages that are not installed: {install('web')}"
 
 
 def _serving_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@
 
 pandas (`.to_pandas()`), Polars (`polars.from_arrow`) and DuckDB (by the variable's name) take the
 tables as they are. The functions here block; the modules below (`fetch`, `produce`) are
-asynchronous. All need `pip install odradek[arrow]`, and are several times faster if
+asynchronous. All need the extra `arrow`, and are several times faster if
 `odradek-fast` is installed.
 """
 

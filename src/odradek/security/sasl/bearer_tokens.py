@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
+from odradek.model.extras import install
 from odradek.security.sasl.oauthbearer import BearerToken, TokenRefused
 
 _RSA_BITS_MIN: Final = 2048
@@ -82,8 +83,7 @@ class JwksTokens:
             import jwt.algorithms  # noqa: PLC0415
         except ImportError:
             raise JwksError(
-                "OAUTHBEARER with signed tokens needs the package PyJWT "
-                "(pip install 'odradek[oauth]')"
+                f"OAUTHBEARER with signed tokens needs the package PyJWT: {install('oauth')}"
             ) from None
         self._jwt: Any = jwt
         self._keys = dict(_keys(jwt, jwks))

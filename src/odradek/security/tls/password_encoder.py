@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from odradek.model.extras import install
 from odradek.security.tls.stores import TlsError
 
 _CIPHER: Final = "AES/CBC/PKCS5Padding"
@@ -129,7 +130,7 @@ def _cipher(key: bytes, vector: bytes) -> Any:
         )
     except ImportError:
         raise TlsError(
-            "encrypted passwords need the package cryptography (pip install 'odradek[pkcs12]')"
+            f"encrypted passwords need the package cryptography: {install('pkcs12')}"
         ) from None
     return Cipher(algorithms.AES(key), modes.CBC(vector))
 

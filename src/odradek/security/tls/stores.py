@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.model.extras import install
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _PEM_MARK: Final = b"-----BEGIN "
@@ -93,7 +94,7 @@ def _read_pkcs12(store: KeyStore, data: bytes, option: str) -> tuple[str, str]:
     except ImportError:
         raise TlsError(
             f"{option}={store.location}: PKCS12 needs the package cryptography "
-            "(pip install 'odradek[pkcs12]'); PEM needs nothing"
+            f"({install('pkcs12')}); PEM needs nothing"
         ) from None
     password = store.password.encode() if store.password else None
     try:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.model.extras import install
 from odradek.web.messages.content import moment
 from odradek.web.messages.scan import FoundRecord
 
@@ -76,7 +77,7 @@ def parquet(topic: str, records: Iterable[FoundRecord]) -> bytes:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
-        why = "export: Parquet needs pip install odradek[arrow]; JSONL and CSV do not"
+        why = f"export: Parquet needs pyarrow ({install('arrow')}); JSONL and CSV do not"
         raise ExportError(why) from None
     rows = list(records)
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
