@@ -35,6 +35,7 @@ from odradek.obs.log_limit import INTERVAL_MS, LogLimit
 from odradek.record.check import fastest_check, plain_check
 
 if TYPE_CHECKING:
+    from odradek.broker.faults.control import FaultControl
     from odradek.broker.http import HttpServer
 
 OnReady = Callable[[Sequence[str], str | None], None]
@@ -50,8 +51,12 @@ def run(
     *,
     on_ready: OnReady | None = None,
     stopping: Stopping = frozenset,
+    faults: str | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code."""
+    """Serve until SIGTERM or SIGINT. Returns the exit code.
+
+    `faults` is the path of a socket over which faults can be injected (`broker/faults`).
+    """
     if not __debug__:
         print("odradek: asserts guard the data: do not run it with python -O", file=sys.stderr)  # noqa: T201
         return 1
@@ -75,7 +80,7 @@ def run(
     selector = MeteredSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         try:
-            return runner.run(_serve(config, on_ready, stopping, selector, limit))
+            return runner.run(_serve(config, on_ready, stopping, selector, limit, faults))
         finally:
             limit.flush(ends=True)
 
@@ -110,6 +115,7 @@ async def _serve(
     stopping: Stopping,
     selector: MeteredSelector,
     limit: LogLimit,
+    faults_at: str | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     over = loop.create_future()
@@ -125,7 +131,7 @@ async def _serve(
         config = await with_broker_id(config, world)
     except OdradekError as error:
         return _give_up(str(error))
-    broker = Broker(config, world, on_fatal=end)
+    broker, faults = _broker(config, world, end, faults_at)
     broker.metrics.loop = selector.turns
     broker.housekeeping.also(INTERVAL_MS, limit.flush)
     broker.housekeeping.also(_DISKS_MS, partial(sample_disks, broker))
@@ -134,15 +140,9 @@ async def _serve(
         await broker.start()
         listeners = [point.connection_string for point in broker.end_points]
         log.info("broker %d serves %s", config.broker_id, ", ".join(listeners))
-        _warn_of_exposed(broker)
-        if config.log_validate_records == "full" and fastest_check() is plain_check:
-            log.info(
-                "records of producers are checked in Python: a produce request of 16 KiB takes "
-                "more than twice the processor time; install odradek-fast (the folder fast/), or "
-                "set log.validate.records=batch if you trust your producers"
-            )
-        if config.odradek_http_port >= 0:
-            http = await _serve_http(broker)
+        _warn(broker)
+        http = await _serve_http(broker)
+        await faults.start()
         if on_ready is not None:
             on_ready(listeners, http.url if http else None)
         selector.turns.longest_ms = 0.0  # no client has waited during the start
@@ -152,13 +152,45 @@ async def _serve(
         reason = str(error)
     if http is not None:
         http.server.stop()
+    faults.stop()
     await broker.stop(together_with=() if reason else stopping())
     return _give_up(reason) if reason else 0
 
 
-def _warn_of_exposed(broker: Broker) -> None:
+def _broker(
+    config: BrokerConfig, world: World, end: Callable[[str | None], None], faults_at: str | None
+) -> "tuple[Broker, FaultControl | _NoFaults]":
+    if faults_at is None:
+        return Broker(config, world, on_fatal=end), _NoFaults()
+    from odradek.broker.faults.control import FaultControl  # noqa: PLC0415 - for tests
+    from odradek.broker.faults.injected import Faults  # noqa: PLC0415
+
+    faults = Faults(config, world)
+    broker = Broker(config, world, on_fatal=end)
+    faults.attach(broker)
+    log.warning("faults can be injected into this broker: it is for tests")
+    return broker, FaultControl(faults, faults_at)
+
+
+class _NoFaults:
+    """In the place of `FaultControl` in every broker that was not started for tests."""
+
+    async def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def _warn(broker: Broker) -> None:
     for address in exposed(broker.config, broker.server.ports):
         log.warning("%s", address)
+    if broker.config.log_validate_records == "full" and fastest_check() is plain_check:
+        log.info(
+            "records of producers are checked in Python: a produce request of 16 KiB takes "
+            "more than twice the processor time; install odradek-fast (the folder fast/), or "
+            "set log.validate.records=batch if you trust your producers"
+        )
 
 
 class _Http(NamedTuple):
@@ -166,8 +198,10 @@ class _Http(NamedTuple):
     url: str
 
 
-async def _serve_http(broker: Broker) -> _Http:
+async def _serve_http(broker: Broker) -> _Http | None:
     """Start metrics and health; loaded only now, so that clients need not wait for it."""
+    if broker.config.odradek_http_port < 0:
+        return None
     from odradek.broker.http import HttpServer, health_route, metrics_route  # noqa: PLC0415
     from odradek.broker.reports import report_routes  # noqa: PLC0415
 

@@ -223,6 +223,10 @@ class MemoryStore:
         self._is_cut = False
         self._reachable_again()
 
+    def expire(self) -> None:
+        """End the session at the tree, as its time-out does."""
+        self._tree.expire(self._session)
+
     def pause(self) -> None:
         """Stop the process: the tree receives nothing from it."""
         if self._is_paused:

@@ -56,7 +56,7 @@ class Presence:
         self._time_out_s = 0.0
         self._lock = -1
         self._socket: socket.socket | None = None
-        self._address: _Address | None = None
+        self._address: SocketAddress | None = None
         self._accepted: set[socket.socket] = set()  # connections that have no transport yet
         self._peers: dict[int, _PeerConnection] = {}  # by session
         self._connections: set[_PeerConnection] = set()
@@ -75,7 +75,7 @@ class Presence:
         self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._address = _Address(self._path(session, "sock"))
+        self._address = SocketAddress(self._path(session, "sock"))
         with suppress(FileNotFoundError):  # left by a process that ended before it registered
             os.unlink(self._address.text)
         self._socket.bind(self._address.text)
@@ -195,7 +195,7 @@ class Presence:
 
     async def _connect(self, session: int) -> None:
         loop = asyncio.get_running_loop()
-        address = _Address(self._path(session, "sock"))
+        address = SocketAddress(self._path(session, "sock"))
         try:
             _, peer = await loop.create_unix_connection(
                 lambda: _PeerConnection(self, session), address.text
@@ -291,7 +291,7 @@ class _PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-class _Address:
+class SocketAddress:
     """The address of a socket file, also where the path is too long for a sockaddr."""
 
     def __init__(self, path: str) -> None:

@@ -6,6 +6,7 @@
     D/broker-N/server.properties    one broker's options: the user may edit them
     D/broker-N/data/                its log directory, in Kafka's format
     D/logs/broker-N.log             its output
+    D/faults/                       sockets over which faults are injected, if asked for
     D/secrets/                      of a secure cluster: keys and certificates of CA and brokers
     D/clients/                      of a secure cluster: what clients need, one file for each user
 
@@ -102,6 +103,15 @@ class ClusterDirectory:
     @property
     def clients(self) -> pathlib.Path:
         return self.path / "clients"
+
+    def faults(self, broker_id: int) -> pathlib.Path:
+        """The socket over which faults of a broker are injected (`odradek.local.faults`)."""
+        return self.path / "faults" / f"broker-{broker_id}.sock"
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether the brokers are started so that faults can be injected."""
+        return (self.path / "faults").is_dir()
 
     def log(self, broker_id: int) -> pathlib.Path:
         return self.path / "logs" / f"broker-{broker_id}.log"

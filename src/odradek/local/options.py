@@ -62,6 +62,7 @@ class UpOptions:
     racks: tuple[str, ...] = ()  # broker N is in rack N modulo their number
     zookeeper: str | None = None
     secure: bool = False
+    faults: bool = False  # start the brokers so that faults can be injected
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

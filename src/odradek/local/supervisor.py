@@ -91,6 +91,8 @@ class Supervisor:
             self._refuse_second(state)
             brokers = _count(state, options)
             self._write_options(options, brokers)
+            if options.faults:
+                self._directory.faults(0).parent.mkdir(mode=0o700, exist_ok=True)
             state.brokers = {i: state.brokers.get(i, BrokerRecord()) for i in range(brokers)}
             state.up = True
             pipes = self._spawn(state, range(brokers))
@@ -306,11 +308,13 @@ class Supervisor:
                 record.ready = False
                 pipes[broker_id], theirs = os.pipe()
                 file = str(self._directory.properties_file(broker_id))
+                faults = ["--faults", str(self._directory.faults(broker_id))]
                 try:
                     record.process = processes.start(
                         [
                             *(*self._program, "server-start", file, "--ready-fd", str(theirs)),
                             *("--dir", str(self._directory.path)),
+                            *(faults if self._directory.has_faults else ()),
                         ],
                         log=self._directory.open_log(broker_id),
                         inherited_fd=theirs,

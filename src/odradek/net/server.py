@@ -117,14 +117,23 @@ class Server:
         self._handler = handler
         # Bound here without a call in between: it is called for every request.
         self.frame: Frames = handler.frame
+        self._wraps: dict[str, Callable[[Frames], Frames]] = {}
         self._monotonic_ms = monotonic_ms
         self._listening: list[ListeningSocket] = []
         self._connections: dict[Connection, None] = {}  # in the order of their acceptance
         self._by_ip: Counter[str] = Counter()
 
-    def wrap_frames(self, wrap: Callable[[Frames], Frames] | None) -> None:
-        """Let frames pass through another function on their way to the handler; None: no longer."""
-        self.frame = self._handler.frame if wrap is None else wrap(self._handler.frame)
+    def wrap_frames(self, purpose: str, wrap: Callable[[Frames], Frames] | None) -> None:
+        """Let frames pass through another function on their way to the handler; None: no longer.
+
+        There is one function for each purpose.
+        """
+        self._wraps.pop(purpose, None)
+        if wrap is not None:
+            self._wraps[purpose] = wrap
+        self.frame = self._handler.frame
+        for each in self._wraps.values():
+            self.frame = each(self.frame)
 
     @property
     def limits(self) -> ConnectionLimits:

@@ -48,6 +48,7 @@ class Housekeeping:
         self._running: list[asyncio.Task[None]] = []
         self.failures = 0  # of all work since the start
         self._also: list[tuple[int, Callable[[], object]]] = []
+        self._works: list[tuple[str, int, Callable[[], object]]] = []
 
     def also(self, interval_ms: int, work: Callable[[], object]) -> None:
         """Add other work; it starts with `start`."""
@@ -87,6 +88,12 @@ class Housekeeping:
         for task in self._running:
             task.cancel()
         self._running.clear()
+        self._works.clear()
+
+    async def do_all(self) -> None:
+        """Do all work now, once, as if every interval had passed."""
+        for name, interval_ms, work in self._works:
+            await self._do(name, interval_ms, work)
 
     def _every(
         self,
@@ -96,6 +103,7 @@ class Housekeeping:
         first_ms: int | None = None,
     ) -> None:
         first_ms = interval_ms if first_ms is None else first_ms
+        self._works.append((name, interval_ms, work))
         repeated = self._repeat(name, interval_ms, work, first_ms)
         self._running.append(self._tasks.start(repeated, name))
 
@@ -105,16 +113,19 @@ class Housekeeping:
         wait_ms = first_ms
         while True:
             await asyncio.sleep(max(wait_ms, 1) / 1000)
-            try:
-                done = work()
-                if isinstance(done, Awaitable):
-                    await done
-            except Exception:
-                # It is tried again, because retention that stops for ever fills the disk. The
-                # counter shows that it keeps failing.
-                self.failures += 1
-                log.exception("%s failed; tried again in %d ms", name, interval_ms)
+            await self._do(name, interval_ms, work)
             wait_ms = interval_ms
+
+    async def _do(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+        try:
+            done = work()
+            if isinstance(done, Awaitable):
+                await done
+        except Exception:
+            # It is tried again, because retention that stops for ever fills the disk. The
+            # counter shows that it keeps failing.
+            self.failures += 1
+            log.exception("%s failed; tried again in %d ms", name, interval_ms)
 
     def _tend_connections(self) -> None:
         self._server.drop_idle()

@@ -91,7 +91,7 @@ class ConfigChanges:
         broker, quotas = self._broker, self._broker.client_quotas
         quotas.set_limits(limits, whole=whole)
         # How long requests take is measured only while a quota limits it.
-        broker.server.wrap_frames(quotas.timed if quotas.times_requests else None)
+        broker.server.wrap_frames("quotas", quotas.timed if quotas.times_requests else None)
 
     def _limits(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> dict[str, float]:
         """The quotas among the options of a user, which may have SCRAM credentials as well."""

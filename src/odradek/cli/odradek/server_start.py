@@ -32,11 +32,18 @@ from odradek.local.ready import report_ready
     metavar="PATH",
     help="The cluster's directory, which shows whether the whole cluster is stopped.",
 )
+@click.option(
+    "--faults",
+    type=click.Path(path_type=pathlib.Path),
+    metavar="PATH",
+    help="A socket over which faults can be injected: for tests.",
+)
 def server_start(
     file: pathlib.Path,
     override: Sequence[str],
     ready_fd: int | None,
     directory: pathlib.Path | None,
+    faults: pathlib.Path | None,
 ) -> int:
     """Run one broker until SIGTERM or SIGINT, with the options of a properties file."""
     from odradek.broker.main import run  # noqa: PLC0415 - a broker, only where one is started
@@ -55,4 +62,10 @@ def server_start(
             report_ready(ready_fd, listeners=listeners, http=http)
 
     stopping = ClusterDirectory(directory).stopping if directory is not None else frozenset
-    return run(properties, str(file), on_ready=serves, stopping=stopping)
+    return run(
+        properties,
+        str(file),
+        on_ready=serves,
+        stopping=stopping,
+        faults=str(faults) if faults is not None else None,
+    )

@@ -37,6 +37,7 @@ from odradek.local.supervisor import Supervisor
 @click.option("--zookeeper", metavar="HOST:PORT", help="Use ZooKeeper, not a file.")
 @click.option("--http-port", type=int, metavar="P", help="Likewise for /metrics and /health.")
 @click.option("--web", "has_web", is_flag=True, help="Serve the page on it, too: odradek web.")
+@click.option("--faults", is_flag=True, help="Let faults be injected (docs/testing.md).")
 @click.option("--secure", is_flag=True, help="TLS, users with passwords, and ACLs (SASL_SSL).")
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S",
@@ -55,6 +56,7 @@ def up(  # noqa: PLR0913  one argument for each option
     http_port: int | None,
     timeout: float,
     secure: bool,
+    faults: bool,
     has_web: bool,
     properties: Sequence[str],
 ) -> None:
@@ -71,7 +73,7 @@ def up(  # noqa: PLR0913  one argument for each option
     options = UpOptions(
         brokers=brokers, host=host, port=port, http_port=http_port,
         racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
-        secure=secure, properties=overrides,
+        secure=secure, faults=faults, properties=overrides,
     )  # fmt: skip
     # SIGHUP and SIGTERM (a closed terminal, a service manager) stop it as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):

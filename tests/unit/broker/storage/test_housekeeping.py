@@ -221,3 +221,15 @@ def test_work_that_fails_is_logged_counted_and_repeated(caplog):
         ] * 2
 
     play(story)
+
+
+def test_all_work_can_be_done_at_once():
+    async def story(live):
+        done = []
+        live.broker.housekeeping.also(3_600_000, lambda: done.append("hourly"))
+        live.broker.housekeeping.stop()
+        live.broker.housekeeping.start(live.broker.config)
+        await live.broker.housekeeping.do_all()
+        assert done == ["hourly"]
+
+    play(story)
