@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.request
 
 import pytest
@@ -25,6 +26,7 @@ from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
 from odradek.record.records import Record, build_batch
+from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 HOST = "127.0.0.1"
@@ -254,6 +256,87 @@ def test_handshakes_that_are_not_completed_take_no_more_memory_than_allowed(make
             client.close()
     wait_for(lambda: broker.metric("odradek_connections_unauthenticated_bytes") == 0)
     assert broker.output().count("odradek.unauthenticated.memory.max.bytes=2097152") == 1
+    assert broker.traces() == []
+
+
+# From Linux's loopback a client connects with any of 127.0.0.0/8.
+from_another_address = pytest.mark.skipif(
+    sys.platform != "linux", reason="127.0.0.2 is an address on Linux alone"
+)
+OTHER_HOST = "127.0.0.2"
+
+
+@from_another_address
+def test_a_storm_of_handshakes_from_one_address_does_not_keep_others_out(make_broker, authority):
+    broker = make_broker({
+        "listeners": BOTH,
+        "odradek.unauthenticated.memory.max.bytes": 2 << 20,
+        **server_options(authority, authority.issue(HOST)),
+    }).start()  # fmt: skip
+    mine, hello, sockets = properties(authority, broker.ports[1]), client_hello(authority), []
+    with begun_handshake(authority, broker.ports[1]) as slow:
+        storm, ends = threading.Event(), threading.Event()
+
+        def begin_handshakes():
+            while not ends.is_set():
+                client = socket.create_connection(
+                    (HOST, broker.ports[1]), source_address=(OTHER_HOST, 0)
+                )
+                client.sendall(hello)
+                sockets.append(client)
+                if len(sockets) > 200:
+                    storm.set()
+                    sockets.pop(0).close()
+
+        thread = threading.Thread(target=begin_handshakes)
+        thread.start()
+        try:
+            assert storm.wait(60)
+            wait_for(lambda: broker.metric("odradek_connections_unauthenticated_dropped") >= 100)
+            for _ in range(3):
+                assert play(brokers_in_metadata(mine)) == 1
+        finally:
+            ends.set()
+            thread.join()
+            for client in sockets:
+                client.close()
+        # The handshake that began before all of them is not among those that were closed.
+        slow.setblocking(True)
+        slow.do_handshake()
+        slow.sendall(framed(ApiVersionsRequest(), 0))
+        assert len(slow.recv(4)) == 4
+    assert broker.output().count("127.0.0.2 has ") == 1
+    assert broker.traces() == []
+
+
+def begun_handshake(authority, port):
+    """A connection that has sent its ClientHello alone."""
+    context = ssl.create_default_context(cafile=authority.file)
+    client = context.wrap_socket(
+        socket.create_connection((HOST, port)), do_handshake_on_connect=False, server_hostname=HOST
+    )
+    client.setblocking(False)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return client
+
+
+@from_another_address
+def test_silent_connections_from_one_address_make_room_at_the_limit(make_broker, authority):
+    broker = make_broker({
+        "listeners": BOTH,
+        "max.connections": 20,
+        "odradek.unauthenticated.memory.max.bytes": 2 << 20,
+        **server_options(authority, authority.issue(HOST)),
+    }).start()  # fmt: skip
+    address, source = (HOST, broker.ports[1]), (OTHER_HOST, 0)
+    sockets = [socket.create_connection(address, source_address=source) for _ in range(30)]
+    try:
+        wait_for(lambda: broker.metric("odradek_connections_unauthenticated") > 15)
+        assert play(brokers_in_metadata(properties(authority, broker.ports[1]))) == 1
+    finally:
+        for client in sockets:
+            client.close()
     assert broker.traces() == []
 
 

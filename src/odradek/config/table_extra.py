@@ -96,7 +96,8 @@ OPTIONS: Final = (
         doc="The memory limit for all connections together that are not authenticated yet, or "
             "whose TLS handshake is not complete. Each counts 64 KiB, and what it takes above "
             "that; on a listener with ssl.client.auth another 100 KiB. At the limit the "
-            "connections that were accepted first are closed.",
+            "connections that were accepted first are closed: of the address that takes most, if "
+            "that is more than a 64th of the limit, else of all.",
     ),
     Option(
         "odradek.unauthenticated.timeout.ms", INT, 30_000, rule=at_least(1),

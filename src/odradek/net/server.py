@@ -277,12 +277,14 @@ class Server:
         per_ip = limits.per_ip_overrides.get(ip, limits.per_ip_max)
         if self._by_ip[ip] >= per_ip:
             return f"{self._by_ip[ip]} connections of this address (max.connections.per.ip)"
-        listener_max = limits.per_listener_max.get(connection.listener)
-        if listener_max is not None and self.by_listener()[connection.listener] >= listener_max:
-            return f"{listener_max} connections of listener {connection.listener} (max.connections)"
+        listener, make_room = connection.listener, self.unauthenticated.make_room
+        listener_max = limits.per_listener_max.get(listener)
+        if listener_max is not None and self.by_listener()[listener] >= listener_max:
+            why = f"{listener_max} connections of listener {listener} (max.connections)"
+            return None if make_room(ip, listener) else why
         if count < limits.connections_max and count < limits.files_max:
             return None
-        if connection.listener == limits.protected_listener and self._make_room():
+        if make_room(ip) or (listener == limits.protected_listener and self._make_room()):
             return None
         if count >= limits.connections_max:
             return f"{count} connections are open; max.connections={limits.connections_max}"

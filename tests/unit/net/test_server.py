@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from odradek.net.server import ConnectionLimits, RealNetwork, Server, why_not_listen
+from odradek.net.unauthenticated import CONNECTION_BYTES
 
 
 class _Accepted(asyncio.BufferedProtocol):
@@ -72,8 +73,8 @@ class Refusing:
 
 
 class Transport(asyncio.Transport):
-    def __init__(self, connection):
-        super().__init__({"peername": ("10.0.0.7", 4711)})
+    def __init__(self, connection, host):
+        super().__init__({"peername": (host, 4711)})
         self.connection, self.closed = connection, False
 
     def is_closing(self):
@@ -92,9 +93,9 @@ def served(handler, **limits):
     )
 
 
-def joined(server, listener="CLIENTS"):
+def joined(server, listener="CLIENTS", host="10.0.0.7"):
     connection = server.make_connection(listener)
-    transport = Transport(connection)
+    transport = Transport(connection, host)
     connection.connection_made(transport)
     return transport
 
@@ -129,3 +130,19 @@ def test_at_the_limit_a_broker_replaces_the_longest_idle_client(limits):
 
     assert [each.closed for each in (broker, first, second, late)] == [False, False, True, False]
     assert server.refused_connections == 0
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"connections_max": 3}, {"files_max": 3}, {"per_listener_max": {"CLIENTS": 3}}],
+)
+def test_at_the_limit_a_storm_before_authentication_makes_room_for_other_addresses(limits):
+    server = served(Refusing(), unauthenticated_bytes_max=64 * CONNECTION_BYTES, **limits)
+    storm = [joined(server, host="10.0.0.9") for _ in range(3)]
+    for transport in storm[1:]:
+        server.unauthenticated.enter(transport.connection)
+    other = joined(server)
+
+    assert [each.closed for each in (*storm, other)] == [False, True, False, False]
+    assert joined(server, host="10.0.0.9").closed, "not for the address itself"
+    assert server.refused_connections == 1

@@ -208,8 +208,15 @@ class TlsListeners:
             failed=partial(self._failed, connection),
             server_side=True,
             soon=self._soon,
+            accepted=partial(self._accepted, connection),
             begins=partial(self._begins, connection, listener.settings.tls.client_auth != "none"),
         )
+
+    def _accepted(self, connection: Connection) -> None:
+        # Without a session it is above a limit of connections, and closed now or later.
+        has_session = connection.session is not None and not connection.closing
+        if self.unauthenticated is not None and has_session:
+            self.unauthenticated.enter(connection)
 
     def _begins(self, connection: Connection, has_certificates: bool, hello_bytes: int) -> bool:
         if self.unauthenticated is None:

@@ -65,10 +65,15 @@ def _at_once(work: Callable[[], None]) -> None:
     work()
 
 
+def _nothing() -> None:
+    pass
+
+
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     """One side of one TLS connection."""
 
     __slots__ = (
+        "_accepted",
         "_backlog",
         "_backlog_bytes",
         "_begins",
@@ -108,11 +113,13 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         server_side: bool,
         server_host: str | None = None,
         soon: Callable[[Callable[[], None]], None] = _at_once,
+        accepted: Callable[[], None] = _nothing,
         begins: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`begins` is called before a handshake takes memory, with the size of the ClientHello.
+        """`accepted` is called when a server's connection is made.
 
-        It may close this connection, and then returns False.
+        `begins` is called before a handshake takes memory, with the size of the ClientHello. It may
+        close this connection, and then returns False.
 
         `established` is called after the handshake, before the first byte is passed on.
 
@@ -129,6 +136,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._failed = failed
         self._server_side = server_side
         self._soon = soon
+        self._accepted = accepted
         self._begins = begins
         self._head = b""  # the first bytes of the ClientHello
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -154,6 +162,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._wait_for_handshake()
         if self._server_side:
             self.inner.connection_made(self)
+            self._accepted()
         else:
             self._shake_hands()
 
