@@ -2,6 +2,7 @@
 
     D/secrets/ca.key, ca.pem    the key and the certificate of the cluster's own CA
     D/secrets/broker-N.pem      the key and the certificates of broker N
+    D/secrets/page.pem          those of the page that has a log-in
     D/clients/USER.properties   what a client needs (`odradek.local.client_files`)
 
 A directory is secure if its brokers listen with SASL_SSL and it has a CA; whatever starts a broker
@@ -210,6 +211,24 @@ def renew(directory: ClusterDirectory, broker_ids: Sequence[int]) -> list[str]:
         made = certificates.issue(authority, f"{BROKER}-{broker_id}", names, now)
         replace_text(file, made.key + made.certificate + authority.certificate, is_secret=True)
     return renewed
+
+
+def page_certificate(directory: ClusterDirectory, names: Iterable[str]) -> pathlib.Path:
+    """The file with the key and the certificates of the page, made anew if it expires soon.
+
+    Raises:
+        LocalError: the package `cryptography` is missing.
+    """
+    certificates = _certificates()
+    authority, now = make_authority(directory), datetime.now(UTC)
+    file = directory.secrets / "page.pem"
+    wanted = {*names, *_LOCAL_NAMES, socket.gethostname(), socket.getfqdn()}
+    valid = {name for name in wanted - set(_EVERY_INTERFACE) if name and name.isascii()}
+    held = file.read_text() if file.exists() else ""
+    if not held or certificates.is_due(held, authority.certificate, valid, now):
+        made = certificates.issue(authority, "page", valid, now)
+        replace_text(file, made.key + made.certificate + authority.certificate, is_secret=True)
+    return file
 
 
 def make_authority(directory: ClusterDirectory) -> "Certificate":

@@ -22,3 +22,4 @@ class RealClock:
 
 # For clients and tools, of which the simulator needs no other clock or passes its own.
 real_wall_ms = RealClock().wall_ms
+real_monotonic_ms = RealClock().monotonic_ms

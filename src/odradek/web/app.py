@@ -7,8 +7,10 @@ A view is one URL in three forms: a page that is readable without JavaScript, JS
 application/json`), and a stream of its changes (`Accept: text/event-stream`).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from starlette.applications import Starlette
@@ -30,18 +32,19 @@ from odradek.web.facts.broker import collect_broker
 from odradek.web.facts.cluster import collect_cluster
 from odradek.web.facts.doctor import collect_diagnosis
 from odradek.web.facts.journal import collect_journal
-from odradek.web.facts.poller import FactKey, FactKind, Facts, Poller
+from odradek.web.facts.poller import FactKey, FactKind, Facts
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import collect_topic
 from odradek.web.groups import pages as groups
-from odradek.web.groups.collect import GROUPS, GroupCollector, group_view, groups_view
-from odradek.web.guard import Guard, WriteAccess, token
+from odradek.web.groups.collect import GROUPS, group_view, groups_view
+from odradek.web.guard import READ_ONLY, Guard, WriteAccess, token
 from odradek.web.lab import pages as lab
-from odradek.web.live.hub import Hub
 from odradek.web.live.view import LiveView, number
+from odradek.web.login import ROUTES as LOG_IN_ROUTES
+from odradek.web.login import LogInRequired
 from odradek.web.messages import pages as messages
 from odradek.web.moves.collect import collect_moves
-from odradek.web.moves.mover import MoveRunner
+from odradek.web.moves.mover import MoveTurn
 from odradek.web.moves.pages import ROUTES as MOVE_ROUTES
 from odradek.web.moves.saved import moves_directory
 from odradek.web.moves.view import KEYS as MOVES
@@ -49,11 +52,13 @@ from odradek.web.moves.view import moves_view
 from odradek.web.now.view import CLUSTER, now_view
 from odradek.web.now.view import KEYS as NOW
 from odradek.web.rendering import STATIC, Rendering, plain, wants_json
+from odradek.web.sessions import Sessions, session_of
 from odradek.web.stories.pages import ROUTES as STORY_ROUTES
 from odradek.web.timeline.pages import TIMELINE
 from odradek.web.topics.view import topic_view, topic_view_at, topics_view
 from odradek.web.transactions.facts import collect_transactions
 from odradek.web.transactions.view import TRANSACTIONS, transactions_view
+from odradek.web.workspace import Workspace, workspace
 
 KINDS: Final[Mapping[str, FactKind]] = {
     "cluster": FactKind(collect_cluster),
@@ -95,7 +100,7 @@ def _topic(facts: Facts, request: Request) -> object:
     at_ms = number(request, "at")
     if at_ms is None:
         return topic_view(facts, name, only)
-    return topic_view_at(facts, request.app.state.poller.facts, name, at_ms, only)
+    return topic_view_at(facts, workspace(request).poller.facts, name, at_ms, only)
 
 
 VIEWS: Final = (
@@ -142,7 +147,7 @@ VIEWS: Final = (
         "moves.html",
         lambda _request: MOVES,
         lambda facts, request: moves_view(
-            facts, request.app.state.mover.status, request.app.state.source.server
+            facts, workspace(request).mover.status, workspace(request).source.server
         ),
     ),
 )
@@ -160,54 +165,82 @@ def create_app(
 
     `kinds` says how facts are collected; the groups' kinds are added.
     """
-    is_local = source is not None and source.directory is not None
+    write_access = write_access or READ_ONLY
+    # The lab acts on processes of this machine, to which no user of the cluster has a right.
+    has_log_in = write_access.has_log_in
+    is_local = source is not None and source.directory is not None and not has_log_in
     sections = (*(SECTIONS if source is not None else ()), *((LAB,) if is_local else ()), STORIES)
 
     def shared(request: Request) -> Mapping[str, object]:
+        session = session_of(request)
         return {
-            "sections": sections,
+            "sections": sections if session is not None or not has_log_in else (),
+            "user": None if session is None else session.user,
             "path": request.url.path,
             "version": __version__,
             "bootstrap": source.bootstrap if source else "",
-            "can_write": app.state.write_access.is_enabled,
+            "can_write": write_access.is_enabled,
             "is_local": is_local,
             "at_ms": number(request, "at"),
         }
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        if source is None:
-            yield
-            return
-        app.state.poller = Poller(source, {**GroupCollector().kinds(), **kinds})
-        app.state.hub = Hub(app.state.poller)
-        app.state.mover = MoveRunner(source.cluster, moves_directory(source.directory))
-        try:
-            yield
-        finally:
-            await app.state.mover.close()
-            await app.state.poller.close()
-            await source.close()
-
-    static = Mount("/static", _Static(directory=STATIC))
-    views: list[BaseRoute] = []
-    if source is not None:
-        views = [*(view.route() for view in VIEWS)]
-        views += [*messages.ROUTES, *groups.ROUTES, *MOVE_ROUTES, *access.ROUTES]
-        views += lab.ROUTES if source.directory is not None else ()
+    rights = LOG_IN_ROUTES if has_log_in else (Route("/token", token, methods=["POST"]),)
+    of_cluster = _cluster_routes(is_local=is_local) if source is not None else ()
     app = Starlette(
-        routes=[static, Route("/token", token, methods=["POST"]), *views, *STORY_ROUTES, *routes],
+        routes=[
+            Mount("/static", _Static(directory=STATIC)),
+            *rights,
+            *of_cluster,
+            *STORY_ROUTES,
+            *routes,
+        ],
         middleware=[
             Middleware(Guard, allowed_hosts=allowed_hosts),
             Middleware(GZipMiddleware),  # lanes repeat themselves; streams are left as they are
+            *((Middleware(LogInRequired),) if has_log_in else ()),
         ],
-        lifespan=lifespan,
+        lifespan=partial(_lifespan, source, kinds) if source is not None else None,
         exception_handlers={HTTPException: _refused},
     )
-    app.state.source = source
-    app.state.write_access = write_access or WriteAccess(is_enabled=False)
+    app.state.write_access = write_access
+    app.state.workspaces = list
     app.state.render = Rendering(shared)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(
+    source: Source, kinds: Mapping[str, FactKind], app: Starlette
+) -> AsyncIterator[None]:
+    folder, turn = moves_directory(source.directory), MoveTurn()
+    state = app.state
+    if not state.write_access.has_log_in:
+        state.workspace = Workspace(source, kinds, folder, turn)
+        state.workspaces = lambda: [state.workspace]
+        try:
+            yield
+        finally:
+            await state.workspace.close()
+        return
+    state.sessions = Sessions(source, lambda own: Workspace(own, kinds, folder, turn))
+    state.workspaces = lambda: list(state.sessions.workspaces.values())
+    sweeping = asyncio.create_task(state.sessions.sweep_always())
+    try:
+        yield
+    finally:
+        sweeping.cancel()
+        await state.sessions.close()
+
+
+def _cluster_routes(*, is_local: bool) -> Sequence[BaseRoute]:
+    return (
+        *(view.route() for view in VIEWS),
+        *messages.ROUTES,
+        *groups.ROUTES,
+        *MOVE_ROUTES,
+        *access.ROUTES,
+        *(lab.ROUTES if is_local else ()),
+    )
 
 
 class _Static(StaticFiles):

@@ -8,7 +8,8 @@ A page on the loopback interface is reachable by every web page that its user op
         address printed at the start has a code that is valid once and is exchanged for it
     nothing inline is executed, and no other site may frame the page (content security policy)
 
-There is no cookie. Each write is one line of the log `odradek.web.audit`.
+There is no cookie. Each write is one line of the log `odradek.web.audit`. With log-in
+(`odradek.web.login`) a session's token takes the place of the token for writing.
 """
 
 import hmac
@@ -25,6 +26,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from odradek.web.sessions import session_of
 
 TOKEN_HEADER: Final = "x-odradek-token"
 BODY_BYTES_MAX: Final = 1 << 20
@@ -43,11 +46,16 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class WriteAccess:
-    """The right to write: off, or a code that is exchanged once for the token of a tab."""
+    """The right to write: off, or a code that is exchanged once for the token of a tab.
 
-    def __init__(self, *, is_enabled: bool) -> None:
+    With log-in there is no code: whoever is logged in writes with the rights of that user.
+    """
+
+    def __init__(self, *, is_enabled: bool, has_log_in: bool = False) -> None:
         self.is_enabled = is_enabled
-        self.code: str | None = secrets.token_urlsafe(24) if is_enabled else None
+        self.has_log_in = has_log_in
+        has_code = is_enabled and not has_log_in
+        self.code: str | None = secrets.token_urlsafe(24) if has_code else None
         self._token = secrets.token_urlsafe(32)
 
     def exchange(self, code: str) -> str | None:
@@ -61,6 +69,9 @@ class WriteAccess:
         return self.is_enabled and hmac.compare_digest(token.encode(), self._token.encode())
 
 
+READ_ONLY: Final = WriteAccess(is_enabled=False)
+
+
 def writes(endpoint: Endpoint) -> Endpoint:
     """Marks a route that changes something: refuses it without the token, and logs it."""
 
@@ -69,25 +80,35 @@ def writes(endpoint: Endpoint) -> Endpoint:
         access: WriteAccess = request.app.state.write_access
         if not access.is_enabled:
             raise HTTPException(403, "this page is read-only: start it with --write")
-        if not access.holds(request.headers.get(TOKEN_HEADER, "")):
+        session = session_of(request)
+        if session is None and not access.holds(request.headers.get(TOKEN_HEADER, "")):
             raise HTTPException(
                 403, "the token is missing or wrong: open the address that was printed at the start"
             )
         response = await endpoint(request)
-        peer = request.client.host if request.client else "?"
-        audit.warning("%s: %s %s: %s", peer, request.method, request.url.path, response.status_code)
+        who = peer_of(request)
+        if session is not None:
+            who += f": user {session.user[:64]!r}"
+        audit.warning("%s: %s %s: %s", who, request.method, request.url.path, response.status_code)
         return response
 
     guarded.is_write = True  # type: ignore[attr-defined]
     return guarded
 
 
+def peer_of(request: Request) -> str:
+    """The address from which a request comes."""
+    return request.client.host if request.client else "?"
+
+
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a write: a JSON object with text values.
+    """The fields of a write: a JSON object with text values; none if there is no body.
 
     Raises:
         HTTPException: 400, it is something else.
     """
+    if not await request.body():
+        return {}
     try:
         fields = await request.json()
     except ValueError:

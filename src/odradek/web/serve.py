@@ -2,11 +2,19 @@
 
 import socket
 from collections.abc import Callable
+from typing import NamedTuple
 
 import uvicorn
 from starlette.applications import Starlette
 
 SHUTDOWN_S = 2
+
+
+class PageCertificate(NamedTuple):
+    """Files in PEM; without `key` the private key is in the file of the certificates."""
+
+    certificates: str
+    key: str | None = None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -30,9 +38,14 @@ def listen(host: str, port: int) -> socket.socket:
 class PageServer(uvicorn.Server):
     """uvicorn, which calls `ready` when it serves."""
 
-    def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, app: Starlette, ready: Callable[[], None], *, tls: PageCertificate | None = None
+    ) -> None:
         config = uvicorn.Config(
             app,
+            ssl_certfile=tls.certificates if tls else None,
+            ssl_keyfile=tls.key if tls else None,
+            proxy_headers=False,  # the address of a peer is counted, and must not be invented
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -45,9 +58,8 @@ class PageServer(uvicorn.Server):
         self._ready = ready
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        hub = getattr(self._app.state, "hub", None)
-        if hub is not None:
-            hub.close()
+        for each in self._app.state.workspaces():
+            each.hub.close()
         await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

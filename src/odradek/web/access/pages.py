@@ -11,12 +11,13 @@ from odradek.plan.permissions import PermissionTextError, sentences
 from odradek.web.access.view import ACCESS, access_view, acls_of, permission
 from odradek.web.guard import form_of, writes
 from odradek.web.live.view import LiveView
+from odradek.web.workspace import workspace
 
 VIEW = LiveView(
     "/access",
     "access.html",
     lambda _request: (ACCESS,),
-    lambda facts, request: access_view(facts, request.app.state.source.named),
+    lambda facts, request: access_view(facts, workspace(request).source.named),
 )
 
 
@@ -28,7 +29,7 @@ async def change(request: Request) -> Response:
         bindings = permission(fields)
     except PermissionTextError as error:
         raise HTTPException(400, str(error)) from None
-    cluster = await request.app.state.source.cluster()
+    cluster = await workspace(request).source.cluster()
     try:
         if fields.get("action") == "revoke":
             deleted = await delete_acls(cluster, acls_of(bindings))

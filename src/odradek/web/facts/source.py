@@ -9,7 +9,7 @@ from typing import Final
 from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
 from odradek.explain.reports import Asked, Query, ask_cluster
-from odradek.local.client_files import admin_file
+from odradek.local.client_files import SaslUser, admin_file, jaas
 from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import OdradekError
@@ -17,6 +17,7 @@ from odradek.plan.commands import Caller
 from odradek.wire.messages.metadata import MetadataResponse
 
 CONNECT_WAIT_MS: Final = 2_000
+USER_CONFIG: Final = "client.properties"  # in commands: the file of the user who reads them
 ANSWER_S: Final = 2.0  # a broker that takes longer is left out for this time
 
 
@@ -29,19 +30,30 @@ class Source:
         *,
         directory: pathlib.Path | None = None,
         config: str | None = None,
+        has_processes: bool = True,
     ) -> None:
         self.directory = directory
         self.properties = dict(properties)
+        self._has_processes = has_processes and directory is not None
         self.named = Caller(
             bootstrap=properties.get("bootstrap.servers", ""),
             config=config or (admin_file(directory) if directory else None) or "",
-            options=""
-            if directory is None or str(directory) == DEFAULT_DIR
-            else f" --dir {directory}",
+            options=f" --dir {directory}"
+            if self._has_processes and str(directory) != DEFAULT_DIR
+            else "",
         )
         self._cluster: Cluster | None = None
         self._answered: int | None = None  # the broker that answered last
         self._connecting = asyncio.Lock()
+
+    def as_user(self, login: SaslUser) -> "Source":
+        """The same cluster with the rights of a user, and without the processes of this machine."""
+        return Source(
+            {**self.properties, "sasl.jaas.config": jaas(login)},
+            directory=self.directory,
+            config=USER_CONFIG,
+            has_processes=False,
+        )
 
     @property
     def bootstrap(self) -> str:
@@ -66,7 +78,7 @@ class Source:
 
     def caller(self) -> Caller:
         """How commands name the cluster, with the present state of its processes here."""
-        if self.directory is None:
+        if self.directory is None or not self._has_processes:
             return self.named
         report = Supervisor(ClusterDirectory(self.directory), say=lambda _text: None).status()
         return replace(

@@ -40,7 +40,8 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
-from odradek.web.guard import writes
+from odradek.web.guard import form_of, writes
+from odradek.web.workspace import workspace
 
 SCENARIOS: Final = (
     "to-earliest", "to-latest", "to-current", "to-offset", "shift-by", "by-duration", "to-datetime",
@@ -230,13 +231,8 @@ async def reset(
 async def reset_offsets(request: Request) -> Response:
     """POST /groups/NAME: new committed offsets; a dry run unless `execute` is 1."""
     group = request.path_params["group"]
-    try:
-        fields = await request.json()
-    except ValueError:
-        raise HTTPException(400, "the body is not JSON") from None
-    if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
-        raise HTTPException(400, "the body is not an object of texts")
-    source = request.app.state.source
+    fields = await form_of(request)
+    source = workspace(request).source
     try:
         rows, was_executed = await reset(await source.cluster(), group, fields)
     except OdradekError as error:

@@ -29,6 +29,7 @@ from odradek.web.facts.source import Source
 from odradek.web.guard import form_of, writes
 from odradek.web.live.view import LiveView
 from odradek.web.now.view import CLUSTER
+from odradek.web.workspace import workspace
 
 SAMPLE_TOPIC: Final = "sample"
 SAMPLE_RECORDS: Final = 1_000
@@ -92,7 +93,7 @@ VIEW = LiveView(
     "/lab",
     "lab.html",
     lambda _request: (CLUSTER,),
-    lambda facts, request: lab_view(facts, request.app.state.source.named.options),
+    lambda facts, request: lab_view(facts, workspace(request).source.named.options),
 )
 
 
@@ -112,7 +113,7 @@ async def act(request: Request) -> Response:
     if action is None or not number.isdecimal():
         raise HTTPException(400, f"action is one of {', '.join(_ACTIONS)}, broker a number")
     said: list[str] = []
-    supervisor = _supervisor(request.app.state.source, said)
+    supervisor = _supervisor(workspace(request).source, said)
     await _in_thread(action, supervisor, int(number))
     return JSONResponse({"says": "; ".join(said) or f"{fields['action']} broker {number}: done"})
 
@@ -121,7 +122,7 @@ async def act(request: Request) -> Response:
 async def add(request: Request) -> Response:
     """POST /lab/add: one more broker."""
     said: list[str] = []
-    supervisor = _supervisor(request.app.state.source, said)
+    supervisor = _supervisor(workspace(request).source, said)
     count = len((await asyncio.to_thread(supervisor.status))["brokers"]) + 1
     await _in_thread(Supervisor.up, supervisor, UpOptions(brokers=count))
     return JSONResponse({"says": "; ".join(said) or f"broker {count - 1} was added"})
@@ -137,7 +138,7 @@ async def _in_thread(action: Callable[..., None], *arguments: object) -> None:
 @writes
 async def fill(request: Request) -> Response:
     """POST /lab/fill: a topic with sample records."""
-    cluster = await request.app.state.source.cluster()
+    cluster = await workspace(request).source.cluster()
     brokers = len(await cluster.nodes())
     try:
         outcomes = await create_topics(
@@ -146,7 +147,7 @@ async def fill(request: Request) -> Response:
         refused = outcomes[SAMPLE_TOPIC]
         if refused is not None and refused.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise refused
-        source: Source = request.app.state.source
+        source: Source = workspace(request).source
         async with await Producer.open(ProducerSettings.from_properties(source.properties)) as out:
             deliveries = [
                 await out.send(SAMPLE_TOPIC, _sample(each), key=f"customer-{each % 50}".encode())

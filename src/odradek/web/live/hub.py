@@ -51,16 +51,23 @@ class Hub:
             opened.changed.set()
 
     async def events(
-        self, url: str, keys: tuple[FactKey, ...], render: Render, last_id: str
+        self,
+        url: str,
+        keys: tuple[FactKey, ...],
+        render: Render,
+        last_id: str,
+        is_valid: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
         """The stream of one viewer: a snapshot or what it missed, then each change.
+
+        It ends when `is_valid` does not hold any more.
 
         Raises:
             TooManyViewersError: as many streams are open as are allowed.
         """
         async with self._viewer(url, keys, render) as opened:
             seen = last_id
-            while not self._is_closed:
+            while not self._is_closed and is_valid():
                 opened.changed.clear()
                 found = opened.channel.since(seen)
                 if found is not None:

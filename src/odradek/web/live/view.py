@@ -9,7 +9,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from odradek.web.facts.poller import FactKey, Facts
-from odradek.web.live.hub import Hub, TooManyViewersError
+from odradek.web.live.hub import TooManyViewersError
+from odradek.web.sessions import session_of
+from odradek.web.workspace import workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +27,19 @@ class LiveView:
         return Route(self.path, self.answer, methods=["GET"])
 
     async def answer(self, request: Request) -> Response:
-        state = request.app.state
+        poller = workspace(request).poller
         keys = self.keys(request)
         at_ms = number(request, "at")
         if at_ms is not None:
-            await state.poller.collect(keys)  # the journal, for what was not observed then
-            facts = state.poller.at(keys, at_ms)
+            await poller.collect(keys)  # the journal, for what was not observed then
+            facts = poller.at(keys, at_ms)
         elif "text/event-stream" in request.headers.get("accept", ""):
             return self._stream(request, keys)
         else:
-            facts = await state.poller.collect(keys)
-        rendered: Response = state.render(request, self.template, self.value(facts, request))
+            facts = await poller.collect(keys)
+        rendered: Response = request.app.state.render(
+            request, self.template, self.value(facts, request)
+        )
         return rendered
 
     def _stream(self, request: Request, keys: tuple[FactKey, ...]) -> Response:
@@ -45,18 +49,21 @@ class LiveView:
             content: str = state.render.content(request, self.template, self.value(facts, request))
             return content
 
-        url = f"{request.url.path}?{request.url.query}"
-        last_id = request.headers.get("last-event-id", "")
-        return StreamingResponse(
-            _events(state.hub, url, keys, render, last_id), media_type="text/event-stream"
-        )
+        return StreamingResponse(_events(request, keys, render), media_type="text/event-stream")
 
 
 async def _events(
-    hub: Hub, url: str, keys: tuple[FactKey, ...], render: Callable[[Facts], str], last_id: str
+    request: Request, keys: tuple[FactKey, ...], render: Callable[[Facts], str]
 ) -> AsyncIterator[bytes]:
+    session = session_of(request)
+
+    def is_valid() -> bool:
+        return session is None or request.app.state.sessions.goes_on(session)
+
+    url = f"{request.url.path}?{request.url.query}"
+    last_id = request.headers.get("last-event-id", "")
     try:
-        async for each in hub.events(url, keys, render, last_id):
+        async for each in workspace(request).hub.events(url, keys, render, last_id, is_valid):
             yield each
     except TooManyViewersError:
         yield b"event: full\ndata: too many pages are open\n\n"

@@ -31,7 +31,7 @@ from odradek.client.cluster import Cluster
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
-from odradek.web.guard import writes
+from odradek.web.guard import form_of, writes
 from odradek.web.messages import view
 from odradek.web.messages.export import TYPES, ExportError, exported
 from odradek.web.messages.produce import produce, read_message, stored_message
@@ -40,6 +40,7 @@ from odradek.web.messages.query import Query, QueryError, fields_of, pinned, rea
 from odradek.web.messages.ranges import SearchRanges, ranges_of
 from odradek.web.messages.scan import FoundRecord
 from odradek.web.messages.search import SearchSlice, SliceBounds, SliceReader
+from odradek.web.workspace import workspace
 
 SLICE_SECONDS: Final = 3.0
 TAIL_SECONDS: Final = 2.0
@@ -120,7 +121,7 @@ async def messages(request: Request) -> Response:
     shown: MessagesView
     status = 200
     try:
-        cluster: Cluster = await request.app.state.source.cluster()
+        cluster: Cluster = await workspace(request).source.cluster()
         if "topic" not in fields:
             shown = MessagesView(fields=fields, topics=await _topics(cluster))
         else:
@@ -241,7 +242,7 @@ async def export(request: Request) -> Response:
         raise HTTPException(400, f"format: {kind!r} is not one of {', '.join(TYPES)}")
     fields = fields_of(request.query_params)
     try:
-        cluster: Cluster = await request.app.state.source.cluster()
+        cluster: Cluster = await workspace(request).source.cluster()
         query = read_query(fields, real_wall_ms())
         async with lanes_of(request).lane() as lane:
             found, state = await _read(cluster, query, lane)
@@ -286,24 +287,13 @@ async def _read(
 # ------------------------------------------------------------------------------------- writes
 
 
-async def _fields(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent as JSON."""
-    try:
-        body = await request.json()
-    except ValueError:
-        raise HTTPException(400, "the body is not JSON") from None
-    if not isinstance(body, dict) or not all(isinstance(each, str) for each in body.values()):
-        raise HTTPException(400, "the body is not an object of texts")
-    return body
-
-
 @writes
 async def send(request: Request) -> Response:
     """POST /messages: produce one message."""
-    fields = await _fields(request)
+    fields = await form_of(request)
     try:
         message = read_message(fields)
-        written = await produce(await request.app.state.source.cluster(), message)
+        written = await produce(await workspace(request).source.cluster(), message)
     except OdradekError as error:
         raise HTTPException(400, str(error)) from None
     except ConnectionError as error:
@@ -321,13 +311,13 @@ async def send(request: Request) -> Response:
 @writes
 async def send_again(request: Request) -> Response:
     """POST /messages/again: produce a stored record again, unchanged."""
-    fields = await _fields(request)
+    fields = await form_of(request)
     numbers = [fields.get(name, "") for name in ("partition", "offset")]
     if not all(each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers):
         raise HTTPException(400, "partition and offset must be numbers")
     partition, offset = map(int, numbers)
     try:
-        cluster = await request.app.state.source.cluster()
+        cluster = await workspace(request).source.cluster()
         stored = await stored_message(
             cluster,
             TopicPartition(fields.get("topic", ""), partition),

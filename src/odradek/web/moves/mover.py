@@ -63,14 +63,26 @@ class MoveRunStatus:
     problem: str | None = None  # why the last run ended early
 
 
+class MoveTurn:
+    """Which of the runners of this process executes a plan: one at a time."""
+
+    def __init__(self) -> None:
+        self.changing = asyncio.Lock()
+        self.runner: MoveRunner | None = None
+
+
 class MoveRunner:
-    """The plans that were shown, and the task that executes one of them."""
+    """The plans that were shown, and the task that executes one of them.
+
+    `turn` is shared by the runners of all users.
+    """
 
     def __init__(
         self,
         connect: Connect,
         folder: pathlib.Path,
         *,
+        turn: MoveTurn | None = None,
         wall_ms: Callable[[], WallMs] = real_wall_ms,
     ) -> None:
         self.folder = folder
@@ -79,7 +91,8 @@ class MoveRunner:
         self._wall_ms = wall_ms
         self._shown: OrderedDict[str, ShownPlan] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
-        self._changing = asyncio.Lock()
+        self._turn = turn or MoveTurn()
+        self._changing = self._turn.changing
         self._pauses = False
         self._progress: MoveProgress | None = None
         self._problem: str | None = None
@@ -175,6 +188,7 @@ class MoveRunner:
                     self._pauses = False
                     return "it does not pause"
                 raise PlanError("it is being executed")
+            self._refuse_if_another_runs()
             saved = await self.saved()
             if saved is None or saved.is_done:
                 raise PlanError(f"there is no plan to continue in {self.folder}")
@@ -214,6 +228,7 @@ class MoveRunner:
     async def cancel(self) -> str:
         """End the execution, cancel every running reassignment, and clear the throttles."""
         async with self._changing:
+            self._refuse_if_another_runs()
             self._pauses = True
             await self._end()
             cluster = await self._connect()
@@ -240,6 +255,7 @@ class MoveRunner:
     async def _idle(self) -> Cluster:
         if self._is_running:
             raise PlanError("a plan is being executed: pause or cancel it first")
+        self._refuse_if_another_runs()
         cluster = await self._connect()
         moving = await list_reassignments(cluster)
         if moving:
@@ -248,8 +264,14 @@ class MoveRunner:
             )
         return cluster
 
+    def _refuse_if_another_runs(self) -> None:
+        runner = self._turn.runner
+        if runner is not None and runner is not self and runner.status.is_running:
+            raise PlanError("another user executes a plan: wait until it has ended")
+
     def _start(self, run: Awaitable[None]) -> None:
         self._pauses, self._progress, self._problem = False, None, None
+        self._turn.runner = self
         self._task = asyncio.create_task(self._guarded(run))
 
     async def _guarded(self, run: Awaitable[None]) -> None:

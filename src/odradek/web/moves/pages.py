@@ -10,8 +10,8 @@ POST /moves/pause               also continue, cancel, clear-throttles
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,34 +21,34 @@ from starlette.routing import Route
 from odradek.model.errors import OdradekError
 from odradek.plan.collect import inflow_of, picture_of
 from odradek.plan.movement import PlanError
-from odradek.web.guard import writes
+from odradek.web.guard import Endpoint, form_of, writes
 from odradek.web.moves.mover import MoveRunner, plan_file
 from odradek.web.moves.planned import PlannedMove, planned_move
 from odradek.web.moves.request import PlanKind, PlanRequest, make_plan, parse_request
+from odradek.web.workspace import workspace
 
 PLANNING_S: Final = 90.0
 
 
 async def plan_page(request: Request) -> Response:
     """GET /moves/plan: makes the plan that the fields describe."""
-    state = request.app.state
     try:
         wanted = parse_request(request.query_params.getlist)
         async with asyncio.timeout(PLANNING_S):
-            async with state.mover.planning:
+            async with workspace(request).mover.planning:
                 value = await _planned(request, wanted)
     except TimeoutError:
         raise HTTPException(503, f"no plan was made within {PLANNING_S:.0f} s") from None
     except (OdradekError, ConnectionError) as error:
         raise HTTPException(422, str(error)) from None
-    rendered: Response = state.render(request, "move_plan.html", value)
+    rendered: Response = request.app.state.render(request, "move_plan.html", value)
     return rendered
 
 
 async def _planned(request: Request, wanted: PlanRequest) -> PlannedMove:
-    state = request.app.state
-    mover: MoveRunner = state.mover
-    cluster = await state.source.cluster()
+    place = workspace(request)
+    mover = place.mover
+    cluster = await place.source.cluster()
     picture = await picture_of(cluster)
     saved = await mover.saved() if wanted.kind is PlanKind.ROLL_BACK else None
     inflow = await inflow_of(cluster, picture) if wanted.pace.throttle else {}
@@ -56,7 +56,7 @@ async def _planned(request: Request, wanted: PlanRequest) -> PlannedMove:
     plan = await asyncio.to_thread(make_plan, wanted, picture, saved.before if saved else None)
     took_s = time.monotonic() - began_s
     mover.keep(wanted, plan)
-    server = state.source.server
+    server = place.source.server
     return planned_move(wanted, picture, plan, inflow, planned_s=took_s, server=server)
 
 
@@ -66,7 +66,7 @@ async def plan_download(request: Request) -> Response:
     if name not in ("plan.json", "rollback.json"):
         raise HTTPException(404, "a plan has the files plan.json and rollback.json")
     try:
-        found = request.app.state.mover.shown(request.path_params["id"])
+        found = workspace(request).mover.shown(request.path_params["id"])
     except PlanError as error:
         raise HTTPException(404, str(error)) from None
     return Response(
@@ -76,14 +76,14 @@ async def plan_download(request: Request) -> Response:
     )
 
 
-def _button(act: Callable[[MoveRunner, Any], Awaitable[str]]) -> Any:
+def _button(act: Callable[[MoveRunner, Mapping[str, str]], Awaitable[str]]) -> Endpoint:
     """A write route that answers what was done, and opens the page of moves."""
 
     @writes
     async def endpoint(request: Request) -> Response:
-        body = await request.json() if await request.body() else {}
+        fields = await form_of(request)
         try:
-            says = await act(request.app.state.mover, body if isinstance(body, dict) else {})
+            says = await act(workspace(request).mover, fields)
         except PlanError as error:
             raise HTTPException(409, str(error)) from None
         except (OdradekError, ConnectionError, OSError) as error:
@@ -98,16 +98,18 @@ ROUTES: Final = (
     Route("/moves/plans/{id}/{file}", plan_download, methods=["GET"]),
     Route(
         "/moves/begin",
-        _button(lambda mover, body: mover.begin(str(body.get("plan")))),
+        _button(lambda mover, fields: mover.begin(fields.get("plan", ""))),
         methods=["POST"],
     ),
-    Route("/moves/continue", _button(lambda mover, _body: mover.go_on()), methods=["POST"]),
-    Route("/moves/pause", _button(lambda mover, _body: mover.pause()), methods=["POST"]),
-    Route("/moves/cancel", _button(lambda mover, _body: mover.cancel()), methods=["POST"]),
+    Route("/moves/continue", _button(lambda mover, _fields: mover.go_on()), methods=["POST"]),
+    Route("/moves/pause", _button(lambda mover, _fields: mover.pause()), methods=["POST"]),
+    Route("/moves/cancel", _button(lambda mover, _fields: mover.cancel()), methods=["POST"]),
     Route(
         "/moves/throttle",
-        _button(lambda mover, body: mover.change_throttle(str(body.get("throttle", "")))),
+        _button(lambda mover, fields: mover.change_throttle(fields.get("throttle", ""))),
         methods=["POST"],
     ),
-    Route("/moves/clear-throttles", _button(lambda mover, _body: mover.clear()), methods=["POST"]),
+    Route(
+        "/moves/clear-throttles", _button(lambda mover, _fields: mover.clear()), methods=["POST"]
+    ),
 )

@@ -31,33 +31,57 @@ const say = (text) => {
   link.textContent = text;
 };
 
-let events;
+const AGAIN_MS = 1000;
+let reading; // what ends the stream that is read now
 const relisten = () => {
   if (main.dataset.live === undefined) return;
-  events?.close();
+  reading?.abort();
   listen();
 };
 
-const listen = () => {
-  events = new EventSource(document.location.href);
-  events.addEventListener("snapshot", (event) => {
-    say("");
-    morph(main, JSON.parse(event.data), "innerHTML");
-    dress();
-  });
-  events.addEventListener("change", (event) => {
-    say("");
-    for (const [name, html] of Object.entries(JSON.parse(event.data))) {
-      const node = document.getElementById(name);
-      if (node) morph(node, html, "outerHTML");
-    }
-    dress();
-  });
-  events.addEventListener("full", (event) => {
-    event.target.close();
+const receive = (kind, data, mine) => {
+  say("");
+  if (kind === "full") {
+    mine.abort();
     say("not live: too many pages are open");
-  });
-  events.addEventListener("error", () => say("connection lost, trying again"));
+    return;
+  }
+  if (kind === "snapshot") morph(main, data, "innerHTML");
+  else for (const [name, html] of Object.entries(data)) {
+    const node = document.getElementById(name);
+    if (node) morph(node, html, "outerHTML");
+  }
+  dress();
+};
+
+// An EventSource cannot send the token of a log-in, so the stream is read by fetch.
+const listen = async () => {
+  const mine = reading = new AbortController();
+  let lastId = "";
+  while (!mine.signal.aborted) {
+    try {
+      const headers = { accept: "text/event-stream", ...(lastId && { "last-event-id": lastId }) };
+      const response = await fetch(document.location.href, { headers, signal: mine.signal });
+      if (response.status === 401) document.location.reload();
+      if (!response.ok) throw new Error(response.statusText);
+      say("");
+      const stream = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (let step = await stream.read(); !step.done; step = await stream.read()) {
+        const events = (text + step.value).split("\n\n");
+        text = events.pop();
+        for (const event of events) {
+          const fields = Object.fromEntries(event.split("\n").map((line) => line.split(/: (.*)/s)));
+          if (!fields.event || mine.signal.aborted) continue;
+          lastId = fields.id ?? lastId;
+          receive(fields.event, fields.event === "full" ? null : JSON.parse(fields.data), mine);
+        }
+      }
+    } catch { /* the connection was lost, or this stream is not read any more */ }
+    if (mine.signal.aborted) return;
+    say("connection lost, trying again");
+    await new Promise((go) => { setTimeout(go, AGAIN_MS); });
+  }
 };
 
 // -------------------------------------------------------------------- what only a script can do
@@ -106,6 +130,16 @@ const dress = () => {
   if (canWrite()) for (const node of document.querySelectorAll("[data-write][hidden]")) node.hidden = false;
 };
 
+const save = async (response) => {
+  const given = response.headers.get("content-disposition") ?? "";
+  const name = /filename\*=UTF-8''([^;]+)/.exec(given) ?? /filename="([^"]+)"/.exec(given);
+  const saved = document.createElement("a");
+  saved.href = URL.createObjectURL(await response.blob());
+  saved.download = name ? decodeURIComponent(name[1]) : "file";
+  saved.click();
+  setTimeout(() => URL.revokeObjectURL(saved.href), 60_000);
+};
+
 const filter = (input) => {
   const wanted = input.value.toLowerCase();
   for (const row of document.querySelectorAll(input.dataset.filter)) {
@@ -125,6 +159,12 @@ document.addEventListener("click", async (event) => {
     await navigator.clipboard.writeText(copy.dataset.copy);
     copy.textContent = "Copied";
     setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+    return;
+  }
+  const file = event.target.closest("a[download]");
+  if (file && store("session")) {
+    event.preventDefault(); // a link cannot send the token
+    await save(await fetch(file.href));
     return;
   }
   const canvas = event.target.closest("canvas.strip");
@@ -181,7 +221,7 @@ addEventListener("resize", () => document.querySelectorAll("canvas.strip").forEa
 // ------------------------------------------------------------------------------------- writing
 
 // The address that is printed at the start ends in #write=CODE; the code is valid once.
-const canWrite = () => Boolean(store("token"));
+const canWrite = () => Boolean(store("token") ?? store("session"));
 
 const exchange = async () => {
   const code = new URLSearchParams(document.location.hash.slice(1)).get("write");
@@ -192,6 +232,12 @@ const exchange = async () => {
   if (response.ok) store("token", answer.token);
   else say(answer.error);
 };
+
+document.getElementById("logout")?.addEventListener("click", async () => {
+  await fetch("/logout", { method: "POST" });
+  sessionStorage.removeItem("session");
+  document.location.reload();
+});
 
 // A form with data-write is sent as JSON with the token; the answer is text in its output element.
 document.addEventListener("submit", async (event) => {

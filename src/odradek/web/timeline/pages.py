@@ -6,6 +6,7 @@ from odradek.web.facts.poller import FactKey, Facts
 from odradek.web.live.view import LiveView, number
 from odradek.web.now.view import KEYS
 from odradek.web.timeline.view import JOURNAL, TimelineView, timeline_view
+from odradek.web.workspace import workspace
 
 
 def _keys(_request: Request) -> tuple[FactKey, ...]:
@@ -14,7 +15,7 @@ def _keys(_request: Request) -> tuple[FactKey, ...]:
 
 def _value(facts: Facts, request: Request) -> TimelineView:
     at_ms = number(request, "to")
-    past = request.app.state.poller.at(KEYS, at_ms) if at_ms is not None else {}
+    past = workspace(request).poller.at(KEYS, at_ms) if at_ms is not None else {}
     return timeline_view(facts, past, at_ms)
 
 
