@@ -1,7 +1,7 @@
 """CVE-2026-111073: what a client had compressed was decompressed without a limit.
 
-The same for CVE-2023-43642 (snappy-java), CVE-2025-12183 and CVE-2025-66566 (lz4-java): claimed
-lengths, and input that ends early.
+The same for CVE-2023-34455, CVE-2023-43642 and CVE-2026-108106 (snappy-java), CVE-2025-12183 and
+CVE-2025-66566 (lz4-java): claimed lengths, and input that ends early.
 """
 
 import tracemalloc

@@ -1,5 +1,7 @@
 """CVE-2026-33558: passwords and tokens were in the log at DEBUG, in errors and in answers.
 
+Those for ZooKeeper, too: CVE-2026-24308, its client logged them.
+
 A broker with every mechanism, at the finest level of every logger. What it logs, answers, measures
 and reports has none of the secrets, in none of their forms.
 """
@@ -56,6 +58,7 @@ OPTIONS = {
     ),
     "ssl.keystore.password": PASSWORDS["dynamic"],
     "delegation.token.secret.key": PASSWORDS["dynamic"],
+    "zookeeper.ssl.keystore.password": PASSWORDS["dynamic"],
 }
 
 
