@@ -7,8 +7,9 @@ compared exactly; besides them, the width of a gap between columns is not compar
     process    pid 4711
     id         a UUID, or an id of 22 characters that Kafka derives from one
     time       10:00:00, 2026-01-31 10:00:00, 2026-01-31T10:00:00.123Z, 1767225600000 (ms)
-    duration   0.42 s, 17 ms, and ages such as `5 s ago`
-    rate       1234.5 records/sec, 1.2 MB/sec, 3.4 MiB/s
+    duration   0.42 s, 17 ms, and ages: `5 s ago`, `now`
+    rate       1234.5 records/sec, 1.2 MB/sec, 3.4 MiB/s, (1,234/s)
+    isr        Isr: 0,1,2 and ISR 0,1,2: the order in which the replicas joined it
 
 Ports, processes and ids are bound: what the page calls 27105 is one port in a whole page, and what
 a later command of the page names by it is replaced by what it is in this run.
@@ -23,11 +24,12 @@ _BOUND = ("address", "process", "id")
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _TOKEN = re.compile(
     rf"""
-    (?P<rate>{_NUMBER}\ ?(?:records|messages|requests|[KMG]i?B|B)/s(?:ec)?\b)
+    (?P<rate>{_NUMBER}\ ?(?:records|messages|requests|[KMG]i?B|B)?/s(?:ec)?\b)
   | (?P<time>\d{{4}}-\d\d-\d\d[T\ ]\d\d:\d\d(?::\d\d(?:[.,:]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?
            | \b\d\d:\d\d:\d\d(?:[.,]\d+)?\b
            | \b1[6-9]\d{{11}}\b)
-  | (?P<duration>\b{_NUMBER}\ ?(?:us|ms|s|seconds|min|h)\b)
+  | (?P<duration>\b{_NUMBER}\ ?(?:us|ms|s|seconds|min|h)\b(?:\ ago)?|\bnow\b)
+  | (?<=\bIsr:\ )(?P<isr>\d+(?:,\d+)*) | (?<=\bISR\ )(?P<isr2>\d+(?:,\d+)*)
   | (?<=127\.0\.0\.1:)(?P<address>\d{{4,5}})\b | (?<=localhost:)(?P<address2>\d{{4,5}})\b
   | (?<=\bpid\ )(?P<process>\d+)\b
   | \b(?P<id>[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}
@@ -98,6 +100,8 @@ def is_same_line(page: str, actual: str, bindings: Bindings) -> bool:
         if kind != other:
             return False
         if not kind and _words(wanted) != _words(given):
+            return False
+        if kind == "isr" and sorted(wanted.split(",")) != sorted(given.split(",")):
             return False
         if kind in _BOUND and not bindings.bind(kind, wanted, given):
             return False

@@ -65,7 +65,7 @@ def checked(tmp_path):
     def check(text, **options):
         page = tmp_path / "page.md"
         page.write_text(text)
-        return run_page(page, **options)
+        return run_page(page, **options)[0]
 
     return check
 
