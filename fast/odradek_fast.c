@@ -4,6 +4,7 @@
  *     encode(batches, timestamps, key, value, headers)       column buffers to record bytes
  *     murmur2(offsets, data)                                 Kafka's hash of each key
  *     check(body, start, count, base, earliest, latest, ...) a leader's check of records
+ *     read_one_batch(frame)                                  a whole produce request: one_batch.c
  *
  * The first three compute what odradek/client/arrow_numpy.py computes, the last one what
  * odradek/record/check.py computes, from the same arguments, and property tests compare them. It does
@@ -20,11 +21,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "check.h"
 
 enum { KEY = 1, VALUE = 2, HEADERS = 4, TIMESTAMP = 8, OFFSET = 16 };
 
-/* A record has at least a byte each for length, attributes, two deltas, two lengths, a count. */
-#define RECORD_BYTES_MIN 7
 #define BODY_BYTES_MAX INT32_MAX
 
 /* ------------------------------------------------------------------------------- reading */
@@ -767,29 +767,12 @@ murmur2(PyObject *module, PyObject *args)
 
 /* What is malformed in a record, in the order of the checks; odradek/record/check.py has the same
  * texts. */
-enum Damage { SOUND, BAD_LENGTH, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS };
-
 static const char *const damaged_part[] = {
     "", "length", "timestamp", "offset delta", "key length", "value length", "headers",
 };
 
-#define REJECTED_MAX 1000
 /* Below this many bytes the GIL is not released: acquiring it again may cost more. */
 #define RELEASE_BYTES_MIN 65536
-
-typedef struct {
-    int64_t base_timestamp, earliest, latest;
-    int needs_key;
-} Rules;
-
-typedef struct {
-    int64_t max_timestamp, rejected;
-    int64_t index[REJECTED_MAX], timestamp[REJECTED_MAX]; /* of the first rejected records */
-    uint8_t keyless[REJECTED_MAX];
-    int64_t record; /* the malformed one */
-    enum Damage damage;
-    int64_t bytes_left;
-} Verdict;
 
 /* As read_varint, but NULL too if the number has more than `bits`. */
 static inline const uint8_t *
@@ -880,7 +863,7 @@ check_record(const uint8_t *p, const uint8_t *end, int64_t index, const Rules *r
     return SOUND;
 }
 
-static void
+void
 check_records(const uint8_t *p, const uint8_t *end, int64_t count, const Rules *rules,
               Verdict *verdict)
 {
@@ -988,6 +971,7 @@ static PyMethodDef methods[] = {
     {"check", (PyCFunction)(void (*)(void))check, METH_FASTCALL, check_doc},
     {"decode", decode, METH_VARARGS, decode_doc},
     {"encode", encode, METH_VARARGS, encode_doc},
+    {"read_one_batch", read_one_batch, METH_O, read_one_batch_doc},
     {"murmur2", murmur2, METH_VARARGS, murmur2_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -121,12 +121,12 @@ class ProduceApi:
 
         `refused` is called once for each topic and error of a request that failed.
         """
-        self._replicas = replicas
+        self.replicas = replicas
         self.purgatory = purgatory
-        self._clock = clock
-        self._quotas = quotas
-        self._metrics = metrics
-        self._throttle = throttle
+        self.clock = clock
+        self.quotas = quotas
+        self.metrics = metrics
+        self.throttle = throttle
         self._worker = worker
         self._turns = turns
         # What is left of SPEND_NS for the client and the read that are handled now.
@@ -155,7 +155,7 @@ class ProduceApi:
         else:
             self._append_all(call, request)
         if call.failed:
-            self._note_refusals(call)
+            self.note_refusals(call)
         if request.acks == 0:
             self._conclude_unanswered(call)
         elif call.pending:
@@ -179,7 +179,7 @@ class ProduceApi:
             elif call.unverified:
                 self._verify(call, request)
         if call.failed:
-            self._note_refusals(call)
+            self.note_refusals(call)
         if request.acks == 0:
             call.is_unanswered()
             self._conclude_unanswered(call)
@@ -223,17 +223,17 @@ class ProduceApi:
 
     def _account(self, call: "ProduceCall") -> int:
         """Count a request that is complete. Returns its client's throttle time in ms."""
-        throttle_ms = self._quotas.produced(call.connection.session, call.size_bytes)
+        throttle_ms = self.quotas.produced(call.connection.session, call.size_bytes)
         if throttle_ms:
-            self._throttle(call.connection, throttle_ms)
-        self._metrics.requests.answered(
-            ApiKey.PRODUCE, call.header.api_version, self._clock.monotonic_ms() - call.started_ms
+            self.throttle(call.connection, throttle_ms)
+        self.metrics.requests.answered(
+            ApiKey.PRODUCE, call.header.api_version, self.clock.monotonic_ms() - call.started_ms
         )
         return throttle_ms
 
     # ------------------------------------------------------------------------ inside
 
-    def _note_refusals(self, call: "ProduceCall") -> None:
+    def note_refusals(self, call: "ProduceCall") -> None:
         for topic, answers in call.topics:
             names = {ErrorCode(answer.error_code).name for answer in answers}
             for name in sorted(names - _NOT_NOTED):
@@ -257,7 +257,7 @@ class ProduceApi:
 
     def _append_all(self, call: "ProduceCall", request: Produce) -> None:
         session = call.connection.session
-        wall_ms = self._clock.wall_ms()
+        wall_ms = self.clock.wall_ms()
         peer = id(call.connection)
         if self._read_ms != call.started_ms or self._read_of != peer:
             self._read_ms, self._read_of = call.started_ms, peer
@@ -287,7 +287,7 @@ class ProduceApi:
             call.topics.append((name, answers))
             for begin in range(0, len(partitions), SLICE):
                 yield
-                wall_ms = self._clock.wall_ms()
+                wall_ms = self.clock.wall_ms()
                 self._read_ms, self._read_of = call.started_ms, id(call.connection)
                 self._left_ns = left_ns
                 error = self._topic_refusal(session, name)
@@ -318,7 +318,7 @@ class ProduceApi:
         request: Produce,
         wall_ms: WallMs,
     ) -> ProducePartitionResult:
-        partition = self._replicas.find_led(topic, index)
+        partition = self.replicas.find_led(topic, index)
         if isinstance(partition, ErrorCode):
             return _not_now(call, topic, index, partition)
         leader = partition.leader
@@ -345,7 +345,7 @@ class ProduceApi:
             ):
                 return ProducePartitionResult(index)
         except ApiError as error:
-            return self._refused(call, topic, index, error)
+            return self.refuse(call, topic, index, error)
         return self._append(call, partition, view, header, request.acks, wall_ms)
 
     def _append(  # noqa: PLR0913, PLR0917 - plain arguments, on the data path
@@ -373,15 +373,15 @@ class ProduceApi:
                 flushed=None if flush is None else flush.done,
             )
         except ApiError as error:
-            return self._refused(call, topic, index, error)
+            return self.refuse(call, topic, index, error)
         except StorageError as error:
             call.failed = True
-            self._replicas.storage_failed(error)
+            self.replicas.storage_failed(error)
             return _failure(index, ErrorCode.KAFKA_STORAGE_ERROR)
         call.connection.session.refusals.appended((topic, index))
         size_bytes = len(view)
         call.size_bytes += size_bytes
-        self._metrics.topic(topic).produced(header.record_count, size_bytes)
+        self.metrics.topic(topic).produced(header.record_count, size_bytes)
         if flush is not None and appended.flushes:
             flush.slot = call.one_more(place)
         if acks == ALL:
@@ -392,7 +392,7 @@ class ProduceApi:
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset
         )
 
-    def _refused(
+    def refuse(
         self, call: "ProduceCall", topic: str, index: int, error: ApiError
     ) -> ProducePartitionResult:
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -401,7 +401,7 @@ class ProduceApi:
                 call.failed = True
                 return _failure(index, earlier)
         call.failed = True
-        self._metrics.topic(topic).failed_produces += 1
+        self.metrics.topic(topic).failed_produces += 1
         return _refused(index, error)
 
     # ---------------------------------------------------------------- records, in a worker
@@ -424,7 +424,7 @@ class ProduceApi:
 
     async def _look_inside_in_slices(self, call: "ProduceCall", request: Produce) -> None:
         """Have a worker check the records of a request whose connection is held already."""
-        unchecked, wall_ms = call.unchecked, self._clock.wall_ms()
+        unchecked, wall_ms = call.unchecked, self.clock.wall_ms()
         loop = asyncio.get_running_loop()
         verdicts: asyncio.Future[list[ValidatedBatch | Exception]] = loop.create_future()
 
@@ -448,7 +448,7 @@ class ProduceApi:
         self, call: "ProduceCall", request: Produce, verdicts: list[ValidatedBatch | Exception]
     ) -> Generator[None, None, None]:
         unchecked, call.unchecked = call.unchecked, []
-        wall_ms = self._clock.wall_ms()
+        wall_ms = self.clock.wall_ms()
         for number, (batch, verdict) in enumerate(zip(unchecked, verdicts, strict=True), 1):
             if number % SLICE == 0:
                 yield
@@ -476,7 +476,7 @@ class ProduceApi:
         partition = batch.partition
         topic, index = partition.topic_partition
         if isinstance(verdict, ApiError):
-            return self._refused(call, topic, index, verdict)
+            return self.refuse(call, topic, index, verdict)
         if isinstance(verdict, Exception):
             log.error("records for %s-%d could not be checked", topic, index, exc_info=verdict)
             call.failed = True
@@ -490,12 +490,12 @@ class ProduceApi:
             ):
                 return None
         except ApiError as refusal:
-            return self._refused(call, topic, index, refusal)
+            return self.refuse(call, topic, index, refusal)
         return self._append(call, partition, view, header, request.acks, wall_ms, place)
 
     def _moved_on(self, partition: Partition, acks: int) -> ErrorCode:
         """The error if the partition has changed since the check began; NONE if not."""
-        if self._replicas.find_led(*partition.topic_partition) is not partition:
+        if self.replicas.find_led(*partition.topic_partition) is not partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = partition.leader
         if acks == ALL and leader is not None and leader.is_under_min_isr:
@@ -539,7 +539,7 @@ class ProduceApi:
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
-            wall_ms=self._clock.wall_ms(),
+            wall_ms=self.clock.wall_ms(),
         )
         slot = call.one_more() if slot is None else slot
         call.unverified.append(_Unverified(slot, partition, view, header, verification))
@@ -557,7 +557,7 @@ class ProduceApi:
 
         def again() -> None:
             for waiting in call.unverified:
-                waiting.begin_again(self._clock.wall_ms())
+                waiting.begin_again(self.clock.wall_ms())
 
         errors = self.verification(
             Question(
@@ -582,7 +582,7 @@ class ProduceApi:
     def _verified(self, call: "ProduceCall", acks: int, errors: Errors) -> None:
         """Append what was confirmed, unless the request has timed out meanwhile."""
         unverified, call.unverified = call.unverified, []
-        wall_ms = self._clock.wall_ms()
+        wall_ms = self.clock.wall_ms()
         for waiting in unverified:
             if call.done:
                 return
@@ -608,7 +608,7 @@ class ProduceApi:
         try:
             _raise_unverified(error, version)
         except ApiError as refusal:
-            return self._refused(call, topic, index, refusal)
+            return self.refuse(call, topic, index, refusal)
         if (lost := self._moved_on(partition, acks)) is not _NONE:
             return _not_now(call, topic, index, lost)
         try:
@@ -618,7 +618,7 @@ class ProduceApi:
                 begins_at_0=version >= ADDS_PARTITIONS_SINCE,
             )
         except ApiError as refusal:
-            return self._refused(call, topic, index, refusal)
+            return self.refuse(call, topic, index, refusal)
         return self._append(call, partition, waiting.view, waiting.header, acks, wall_ms, place)
 
 

@@ -78,6 +78,8 @@ class RawRoute(NamedTuple):
     """
 
     handle: Callable[[Connection, RequestHeader, int, memoryview], Coroutine[Any, Any, None] | None]
+    # Handles the API's usual requests from the frame alone; False: it is not one, nothing was done.
+    handle_usual: Callable[[Connection, memoryview], bool] | None = None
 
 
 class RequestLoop:
@@ -102,6 +104,8 @@ class RequestLoop:
         self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
         # Produce and Fetch, in plain numbers and functions.
         self._raw = {int(k): r.handle for k, r in routes.items() if isinstance(r, RawRoute)}
+        produce = routes.get(ApiKey.PRODUCE)
+        self.usual_produce = produce.handle_usual if isinstance(produce, RawRoute) else None
         self._served = {key: tuple(APIS[key].accepted) for key in self._raw}
         self._authorizer = authorizer
         self._quotas = quotas
@@ -139,6 +143,9 @@ class RequestLoop:
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
+        # The key of Produce is 0.
+        if len(frame) > 1 and not frame[1] and not frame[0] and self._usual(connection, frame):
+            return
         header, position = decode_request_header(frame)
         handler = self._raw.get(header.api_key)
         if handler is not None:
@@ -170,6 +177,17 @@ class RequestLoop:
             return
         connection.session.begin(header.api_key, header.client_id)
         self._decoded(connection, route, header, position, frame)
+
+    def _usual(self, connection: Connection, frame: memoryview) -> bool:
+        """Handle a produce request, if it is a usual one."""
+        if self.usual_produce is None:
+            return False
+        try:
+            return self.usual_produce(connection, frame)
+        except Exception as error:  # one request must not end the broker
+            self._count_failure(decode_request_header(frame)[0], error)
+            connection.close()
+            return True
 
     def note_refusal(self, connection: Connection, what: str) -> None:
         """Record that a client's request was refused, for `odradek why` and `odradek doctor`."""

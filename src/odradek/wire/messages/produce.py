@@ -363,6 +363,23 @@ _ONE_TAIL: Final = Struct(">BihqqqBBxxix").pack
 _ONE_BYTES: Final = Struct(">ixBB").size + Struct(">BihqqqBBxxix").size
 
 
+def encode_appended(
+    correlation_id: int,
+    version: int,
+    topic: str,
+    result: tuple[int, int, int, int, int],
+    throttle_time_ms: int,
+) -> bytes:
+    """As `encode_produce_response` for one partition; `result` has a result's first five fields."""
+    if version >= FIRST_FLEXIBLE:
+        data = topic.encode()
+        if len(data) < _ONE_BYTE_MAX:
+            head = _ONE_HEAD(_ONE_BYTES + len(data), correlation_id, 2, len(data) + 1)
+            return head + data + _ONE_TAIL(2, *result, 1, 0, throttle_time_ms)
+    topics = [(topic, [ProducePartitionResult(*result)])]
+    return encode_produce_response(correlation_id, version, topics, throttle_time_ms)
+
+
 def _encode_one(correlation_id: int, topics: ProduceResults, throttle_time_ms: int) -> bytes | None:
     """v9-12, one partition without error details; else None."""
     name, (result,) = topics[0]

@@ -41,9 +41,12 @@ async def prepared(live):
     return live.peer()
 
 
+OTHER_FILES = {"__init__", "table", "usual_produce"}
+
+
 def test_every_file_of_the_folder_is_in_the_table_and_the_other_way_round():
     (folder,) = odradek.broker.apis.__path__
-    files = {path.stem for path in pathlib.Path(folder).glob("*.py")} - {"__init__", "table"}
+    files = {path.stem for path in pathlib.Path(folder).glob("*.py")} - OTHER_FILES
 
     async def story(live):
         served = {ApiKey(key).name.lower() for key in keys(live)}
@@ -166,8 +169,9 @@ def test_an_unexpected_exception_is_answered_or_closes_the_connection_and_no_mor
         await prepared(live)
         asked = [(example.request(live, version), version) for version in versions(example.api)]
         raw, route = requests._raw.get(example.api), requests._routes.get(example.api)
+        usual = requests.usual_produce
         if raw is not None:
-            requests._raw[example.api] = fail
+            requests._raw[example.api] = requests.usual_produce = fail
         else:
             requests._routes[example.api] = route._replace(handle=fail)
         for request, version in asked:
@@ -178,7 +182,7 @@ def test_an_unexpected_exception_is_answered_or_closes_the_connection_and_no_mor
         assert live.broker.metrics.requests.failed == len(asked)
 
         if raw is not None:
-            requests._raw[example.api] = raw
+            requests._raw[example.api], requests.usual_produce = raw, usual
         assert produced(await live.peer().ask(produce(live.batch(b"a")))) == {("t", 0): 3}
 
     play(story)

@@ -1,0 +1,149 @@
+"""The straight path of the usual produce request: one batch for one partition.
+
+Small requests are most of what a broker handles, and most of their cost is in the steps between the
+bytes and the log. So a request that `odradek.record.one_batch` can read is appended and answered in
+one function here. Everything unusual, and everything that is refused before the append, is left to
+`ProduceApi.handle`, which reads the frame again: `UsualProduce.handle` returns False, and has
+changed nothing.
+
+Versions:
+    see `odradek.wire.messages.produce`
+"""
+
+from typing import Final
+
+from odradek.broker.apis.produce import ALL, ProduceApi, ProduceCall
+from odradek.broker.replication.partition import Partition
+from odradek.log.disk import StorageError
+from odradek.log.log_config import NEVER
+from odradek.log.slices import Appended
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.names import INTERNAL_TOPICS
+from odradek.net.connection import Connection
+from odradek.record.batch import ATTRIBUTES_AT, BatchHeader
+from odradek.record.crc32c import crc32c
+from odradek.record.one_batch import CHECKSUM_BYTES_MAX, OneBatch, fastest_read
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.header import RequestHeader
+from odradek.wire.messages.produce import ProducePartitionResult, encode_appended
+
+_NONE: Final = ErrorCode.NONE
+_WRITE: Final = AclOperation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_new = tuple.__new__  # half of what the constructor of a NamedTuple costs
+
+
+class UsualProduce:
+    """Handles the usual requests of a `ProduceApi`."""
+
+    def __init__(self, produce: ProduceApi) -> None:
+        self._produce = produce
+        self._find_led = produce.replicas.find_led
+        self._wall_ms = produce.clock.wall_ms
+        self._monotonic_ms = produce.clock.monotonic_ms
+        self._quotas = produce.quotas
+        self._topic_metrics = produce.metrics.topic
+        self._answered = produce.metrics.requests.answered
+        self._read = fastest_read()
+
+    def handle(  # noqa: PLR0911 - on the produce path: no call that can be avoided
+        self, connection: Connection, frame: memoryview
+    ) -> bool:
+        """Append and answer a usual request, now or when committed; False for any other."""
+        usual = self._read(frame)
+        if usual is None:
+            return False
+        version, correlation_id, client_id, acks = usual[:4]
+        topic, index, batch, fields, has_keys = usual[5:]
+        partition = self._find_led(topic, index)
+        if isinstance(partition, ErrorCode):
+            return False
+        leader, log_of, rules = partition.leader, partition.log, partition.rules
+        size_bytes = len(batch)
+        if (
+            leader is None
+            or log_of is None
+            or (acks != 1 and (acks != ALL or leader.is_under_min_isr))
+            or not rules.only_checks
+            or (rules.compacted and not has_keys)
+            or size_bytes > rules.message_bytes_max
+            or log_of.config.flush_messages != NEVER
+            or topic in INTERNAL_TOPICS
+            or self._produce.is_closed
+            or (size_bytes > CHECKSUM_BYTES_MAX and crc32c(batch[ATTRIBUTES_AT:]) != fields[4])
+        ):
+            return False
+        session = connection.session
+        session.begin(_PRODUCE, client_id)
+        if not session.authorize(_WRITE, _TOPIC, topic):
+            self._refuse(connection, usual, None)
+            return True
+        started_ms = connection.active_ms
+        header = _new(BatchHeader, fields)
+        try:
+            appended = partition.append(
+                batch, header, monotonic_ms=started_ms, wall_ms=self._wall_ms()
+            )
+        except (ApiError, StorageError) as error:
+            self._refuse(connection, usual, error)
+            return True
+        session.refusals.appended((topic, index))
+        self._topic_metrics(topic).produced(header.record_count, size_bytes)
+        if acks == ALL and leader.high_watermark <= appended.last_offset:
+            self._wait(connection, usual, partition, appended)
+            return True
+        throttle_ms = self._quotas.produced(session, size_bytes)
+        if throttle_ms:
+            self._produce.throttle(connection, throttle_ms)
+        self._answered(_PRODUCE, version, self._monotonic_ms() - started_ms)
+        response = encode_appended(
+            correlation_id,
+            version,
+            topic,
+            (index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset),
+            throttle_ms,
+        )
+        connection.respond((response,))
+        return True
+
+    def _wait(
+        self, connection: Connection, usual: OneBatch, partition: Partition, appended: Appended
+    ) -> None:
+        """Answer when all in-sync replicas have the batch."""
+        call = self._call(connection, usual)
+        call.size_bytes = len(usual[7])
+        result = ProducePartitionResult(
+            usual[6],
+            0,
+            appended.first_offset,
+            appended.log_append_time_ms,
+            partition.held_log().log_start_offset,
+        )
+        call.topics.append((usual[5], [result]))
+        partition.wait_for_commit(appended.last_offset + 1, call, call.one_more((0, 0)))
+        call.response_slot = connection.later(call.abandoned)
+        self._produce.purgatory.wait(call, usual[4])
+
+    def _call(self, connection: Connection, usual: OneBatch) -> ProduceCall:
+        header = RequestHeader(_PRODUCE, *usual[:3])
+        return ProduceCall(self._produce, connection, header, connection.active_ms)
+
+    def _refuse(
+        self, connection: Connection, usual: OneBatch, error: ApiError | StorageError | None
+    ) -> None:
+        """Answer a request that was not appended. None: the client may not write to the topic."""
+        produce, topic, index = self._produce, usual[5], usual[6]
+        call = self._call(connection, usual)
+        call.failed = True
+        if error is None:
+            result = ProducePartitionResult(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        elif isinstance(error, StorageError):
+            produce.replicas.storage_failed(error)
+            result = ProducePartitionResult(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            result = produce.refuse(call, topic, index, error)
+        call.topics.append((topic, [result]))
+        produce.note_refusals(call)
+        connection.respond(produce.answer(call))

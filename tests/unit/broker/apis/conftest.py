@@ -1,0 +1,25 @@
+"""Tests of Produce run on each of its paths."""
+
+import pytest
+
+from odradek.broker.apis import usual_produce
+from odradek.record.one_batch import fastest_read, plain_read_one_batch
+
+# How a usual request is read: by the compiled kernel, by plain code, or by the general path only.
+READERS = {
+    "compiled": fastest_read,
+    "plain": lambda: plain_read_one_batch,
+    "general": lambda: lambda _frame: None,
+}
+TESTS_OF_PRODUCE = {"test_produce", "test_produce_flush", "test_produce_worker"}
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.module.__name__.rpartition(".")[2] in TESTS_OF_PRODUCE:
+        metafunc.fixturenames.append("produce_path")
+        metafunc.parametrize("produce_path", READERS, indirect=True)
+
+
+@pytest.fixture
+def produce_path(request, monkeypatch):
+    monkeypatch.setattr(usual_produce, "fastest_read", READERS[request.param])
