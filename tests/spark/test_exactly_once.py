@@ -17,8 +17,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from odradek.client import arrow
 from odradek.client.admin.groups import committed_offsets, list_transactions
 from odradek.client.arrow import _settings
-from odradek.client.arrow.loop import LoopThread
 from odradek.client.cluster import Cluster
+from odradek.client.loop_thread import LoopThread
 from odradek.spark.lag import lag_of
 from odradek.spark.options import write_options
 from odradek.spark.stream_writer import StreamTopicWriter
@@ -237,7 +237,7 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
     fill(servers, source, range(ROWS))  # two triggers
     query = run(source, sink)
 
-    thread = LoopThread()
+    thread = LoopThread("odradek-arrow")
     try:
         cluster = thread.run(Cluster.connect(_settings(servers, None)))
         partitions = [arrow.TopicPartition(source, n) for n in range(2)]

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from odradek.client.arrow.loop import LoopThread
 from odradek.client.cluster import BootstrapError, Cluster
+from odradek.client.loop_thread import LoopThread
 from odradek.client.security.protocol import AuthenticationError
 from odradek.spark.options import client_settings
 
@@ -34,7 +34,7 @@ class Connections:
     @property
     def thread(self) -> LoopThread:
         if self._thread is None or self._pid != os.getpid():
-            self._thread, self._pid = LoopThread(), os.getpid()
+            self._thread, self._pid = LoopThread("odradek-arrow"), os.getpid()
             self._clusters.clear()
             self._is_settled = False
         return self._thread

@@ -1,7 +1,8 @@
 """A coordination store from which a broker can be cut off, and whose session can be expired.
 
 While it is cut off, requests fail with ConnectionLostError and watches do not fire; the session
-expires when its time-out has passed, of which the broker is notified after `restore`.
+expires when its time-out has passed, of which the broker is notified after `restore`. While it is
+frozen, as a process by SIGSTOP, requests wait.
 """
 
 import asyncio
@@ -31,14 +32,12 @@ class FaultError(OdradekError):
 class StoreGate:
     """One broker's connection to its store (`odradek.coord.store.Store`)."""
 
-    def __init__(
-        self, store: Store, *, session_timeout_ms: int, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, store: Store, *, session_timeout_ms: int) -> None:
         self.on_session_lost: Callable[[], None] | None = None
         self._store = store
         self._session_timeout_ms = session_timeout_ms
-        self._loop = loop
         self._is_cut = False
+        self._thawed: asyncio.Future[None] | None = None  # while it is frozen
         self._session = 0  # the last session that the broker was notified of
         self._held: list[Callable[[], None]] = []
         self._expiry: asyncio.TimerHandle | None = None
@@ -48,14 +47,38 @@ class StoreGate:
 
     def cut(self) -> None:
         """Cut the broker off, until `restore`."""
-        if not self._is_cut:
-            self._session = self._store.session_id
-            self._is_cut = True
-            self._expiry = self._loop.call_later(self._session_timeout_ms / 1000, self._expire)
+        self._apart()
+        self._is_cut = True
 
     def restore(self) -> None:
         """Connect again, and report what has happened meanwhile."""
         self._is_cut = False
+        self._together()
+
+    def freeze(self) -> None:
+        """Let all requests wait, and send no heartbeat, until `thaw`."""
+        self._apart()
+        self._thawed = asyncio.get_running_loop().create_future()
+
+    def thaw(self) -> None:
+        thawed, self._thawed = self._thawed, None
+        if thawed is not None:
+            thawed.set_result(None)
+        self._together()
+
+    @property
+    def _is_apart(self) -> bool:
+        return self._is_cut or self._thawed is not None
+
+    def _apart(self) -> None:
+        if not self._is_apart:
+            self._session = self._store.session_id
+            delay_s = self._session_timeout_ms / 1000
+            self._expiry = asyncio.get_running_loop().call_later(delay_s, self._expire)
+
+    def _together(self) -> None:
+        if self._is_apart:
+            return
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -89,10 +112,10 @@ class StoreGate:
 
     @property
     def session_id(self) -> int:
-        return self._session if self._is_cut else self._store.session_id
+        return self._session if self._is_apart else self._store.session_id
 
     async def open(self) -> None:
-        self._check()
+        await self._check()
         await self._store.open()
 
     async def close(self) -> None:
@@ -102,23 +125,23 @@ class StoreGate:
         await self._store.close()
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        self._check()
+        await self._check()
         return await self._store.get(path, self._watcher(watch))
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        self._check()
+        await self._check()
         return await self._store.exists(path, self._watcher(watch))
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        self._check()
+        await self._check()
         return await self._store.children(path, self._watcher(watch))
 
     async def access(self, path: str) -> list[Access]:
-        self._check()
+        await self._check()
         return await self._store.access(path)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        self._check()
+        await self._check()
         return await self._store.get_many(paths)
 
     async def create(
@@ -130,32 +153,34 @@ class StoreGate:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        self._check()
+        await self._check()
         return await self._store.create(
             path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
         )
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        self._check()
+        await self._check()
         return await self._store.set_data(path, data, version)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self._check()
+        await self._check()
         await self._store.delete(path, version)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        self._check()
+        await self._check()
         return await self._store.multi(operations)
 
     async def multi_many(
         self, batches: Sequence[Sequence[Operation]]
     ) -> list[list[Result] | MultiError]:
-        self._check()
+        await self._check()
         return await self._store.multi_many(batches)
 
     # --------------------------------------------------------------------------------- inside
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
+        if self._thawed is not None:
+            await asyncio.shield(self._thawed)
         if self._is_cut:
             raise ConnectionLostError("the broker is cut off from the coordination store")
 
@@ -164,7 +189,7 @@ class StoreGate:
 
     def _event(self, event: Callable[[], None]) -> None:
         """Report an event of the store now, or after `restore`."""
-        if self._is_cut:
+        if self._is_apart:
             self._held.append(event)
         else:
             event()

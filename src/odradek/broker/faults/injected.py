@@ -47,9 +47,7 @@ class Faults:
         self._world = world
         self.clock = clock or ShiftedClock(world.clock)
         self.network = FaultyNetwork(world.network, world.loop)
-        self.gate = StoreGate(
-            world.store, session_timeout_ms=config.zookeeper_session_timeout_ms, loop=world.loop
-        )
+        self.gate = StoreGate(world.store, session_timeout_ms=config.zookeeper_session_timeout_ms)
         world.clock, world.network, world.store = self.clock, self.network, self.gate
         self._broker: Broker | None = None
         self._answers: FailingAnswers | None = None

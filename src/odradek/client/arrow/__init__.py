@@ -27,10 +27,10 @@ from odradek.client.arrow.decode import (
     UnknownColumnError,
 )
 from odradek.client.arrow.fetch import DataLossError, FetchSettings, Range, RangeFetcher
-from odradek.client.arrow.loop import LoopThread
 from odradek.client.arrow.produce import ArrowProducer, Written
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.loop_thread import LoopThread
 from odradek.client.producer.settings import ProducerSettings
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
@@ -106,7 +106,7 @@ def stream_topic(  # noqa: PLR0913 - each by its name
     """
     layout = Layout(columns)
     fetch = fetch or FetchSettings(committed=committed)
-    thread = LoopThread()
+    thread = LoopThread("odradek-arrow")
     try:
         cluster = thread.run(Cluster.connect(_settings(servers, properties)))
         try:
@@ -137,7 +137,7 @@ def write_topic(
         UnknownTopicError, ColumnError, PartitionError: nothing was written.
         ApiError: a broker refuses. BootstrapError: no broker can be reached.
     """
-    thread = LoopThread()
+    thread = LoopThread("odradek-arrow")
     try:
         return thread.run(_write(_settings(servers, properties), topic, rows, settings))
     finally:
@@ -162,7 +162,7 @@ def offsets_of(
             found = await ranges_of(cluster, topic, "earliest", "latest", committed=committed)
         return {name.partition: there for name, there in found.items()}
 
-    thread = LoopThread()
+    thread = LoopThread("odradek-arrow")
     try:
         return thread.run(ask())
     finally:

@@ -1,7 +1,4 @@
-"""An event loop in a thread, for callers that are not asynchronous.
-
-The thread only waits for sockets and passes bytes on; the caller's thread decodes the records.
-"""
+"""An event loop in a thread, for callers that are not asynchronous."""
 
 import asyncio
 import threading
@@ -15,18 +12,20 @@ T = TypeVar("T")
 class LoopThread:
     """Runs coroutines for other threads. It does not work after a fork; make a new one there."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="odradek-arrow", daemon=True
-        )
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run to completion and return the result; cancelled if the caller is interrupted."""
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run to completion and return the result; cancelled if the caller is interrupted.
+
+        Raises:
+            TimeoutError: it was not complete after the time-out; or what the coroutine raises.
+        """
         future = self.submit(work)
         try:
-            return future.result()
+            return future.result(timeout_s)
         except BaseException:
             future.cancel()
             raise
