@@ -3,7 +3,7 @@
 What differs from run to run is compared by its kind. The kinds are the whole of what is not
 compared exactly; besides them, the width of a gap between columns is not compared.
 
-    address    127.0.0.1:27105, localhost:27105: the port
+    address    127.0.0.1:27105, localhost:27105, "port":27105: the port
     process    pid 4711
     id         a UUID, or an id of 22 characters that Kafka derives from one
     time       10:00:00, 2026-01-31 10:00:00, 2026-01-31T10:00:00.123Z, 1767225600000 (ms)
@@ -31,6 +31,7 @@ _TOKEN = re.compile(
   | (?P<duration>\b{_NUMBER}\ ?(?:us|ms|s|seconds|min|h)\b(?:\ ago)?|\bnow\b)
   | (?<=\bIsr:\ )(?P<isr>\d+(?:,\d+)*) | (?<=\bISR\ )(?P<isr2>\d+(?:,\d+)*)
   | (?<=127\.0\.0\.1:)(?P<address>\d{{4,5}})\b | (?<=localhost:)(?P<address2>\d{{4,5}})\b
+  | (?<="port":)(?P<address3>\d{{4,5}})\b
   | (?<=\bpid\ )(?P<process>\d+)\b
   | \b(?P<id>[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}
            | (?=[\w-]*\d)(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{{22}}(?![\w-]))
@@ -82,7 +83,7 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
     at = 0
     for found in _TOKEN.finditer(line):
         yield "", line[at : found.start()]
-        yield (found.lastgroup or "").rstrip("2"), found[0]
+        yield (found.lastgroup or "").rstrip("23"), found[0]
         at = found.end()
     yield "", line[at:]
 
