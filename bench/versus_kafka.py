@@ -6,9 +6,11 @@
 Each run starts one target, warms it up, puts one load after the other on it and ends it;
 then the other target, never both at once. The order alternates from run to run. A ratio is
 taken within a run, ours / theirs, so that other load on the machine affects both; the table
-has its median, minimum and maximum. Clients and brokers share the processors, with both
-targets. Apache Kafka is fetched by Maven into .cache/ and runs in ZooKeeper mode with the
-options of its own distribution and a heap of 1 GiB.
+has its median, minimum and maximum. Before each measurement a target has the same load for 20
+seconds (`--warm`): a new JVM reaches a third of its rate. The table shows the largest load average
+after a case and the largest share of the processors that the host took away (steal). Clients and
+brokers share the processors, with both targets. Apache Kafka is fetched by Maven into .cache/ and
+runs in ZooKeeper mode with the options of its own distribution and a heap of 1 GiB.
 
 One JSON line for each target and run is appended to bench/results/versus_kafka.jsonl,
 except by --quick runs, which are too short for figures.
@@ -19,6 +21,7 @@ import pathlib
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -98,7 +101,7 @@ def run_target(
             measured: dict[str, Any] = {}
             for number, case in enumerate(wanted):
                 topic = cases.STREAM if case is cases.STREAM_WRITER else f"case-{number}"
-                figures = case.run(target, topic, sizes)
+                figures = cases.run(case, target, topic, sizes)
                 measured[case.name] = {key: round(value, 4) for key, value in figures.items()}
                 speed = figures.get("records_per_s") or figures["requests_per_s"]
                 say.print(f"  {kind:8} {case.name:45} {speed:14,.0f}/s")
@@ -137,7 +140,7 @@ def keep(result: dict[str, Any]) -> None:
 def table(results: list[dict[str, Any]], brokers: int) -> Table:
     """Medians of both, and the ratios within each run."""
     out = Table("case", "figure")
-    for name in ("ours", "Kafka", "ratio", "min", "max", "aim", ""):
+    for name in ("ours", "Kafka", "ratio", "min", "max", "aim", "", "load", "steal"):
         out.add_column(name, justify="right")
     before = None
     for row in rows(brokers):
@@ -155,9 +158,19 @@ def table(results: list[dict[str, Any]], brokers: int) -> Table:
             format(statistics.median(values), row.format) if values else "-"
             for values in sides.values()
         ]
-        out.add_row(row.case if row.case != before else "", row.label, *shown, *_judged(row, sides))
+        cells = [row.case if row.case != before else "", row.label, *shown, *_judged(row, sides)]
+        out.add_row(*cells, *(_disturbed(row.case, results) if row.case != before else ()))
         before = row.case
     return out
+
+
+def _disturbed(case: str, results: list[dict[str, Any]]) -> list[str]:
+    """The largest load average and share of stolen time of a case."""
+    figures = [result["cases"][case] for result in results if case in result["cases"]]
+    if not all("load" in each for each in figures):
+        return ["", ""]
+    loads, steals = [each["load"] for each in figures], [each["steal_share"] for each in figures]
+    return [f"{max(loads):.1f}", f"{max(steals):.0%}"]
 
 
 def _judged(row: Row, sides: dict[str, list[float]]) -> list[str]:
@@ -178,15 +191,17 @@ def _judged(row: Row, sides: dict[str, list[float]]) -> list[str]:
 @click.command(help=(__doc__ or "").partition("\n")[0])
 @click.option("--brokers", default=1, show_default=True, help="Brokers of each cluster.")
 @click.option("--runs", default=3, show_default=True, help="Runs of each target.")
+@click.option("--warm", "warm_s", type=float, help="Seconds of the same load before each case.")
 @click.option("--quick", is_flag=True, help="A tenth of the load, once: does it work at all?")
 @click.option("--case", "words", multiple=True, help="Only the cases whose name has this in it.")
 @click.option("--profile", "is_profile", is_flag=True, help="Where the time of ours goes.")
 @click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
-def main(
+def main(  # noqa: PLR0913 - its options
     *,
     brokers: int,
     runs: int,
     quick: bool,
+    warm_s: float | None,
     words: tuple[str, ...],
     only: str | None,
     is_profile: bool,
@@ -196,6 +211,8 @@ def main(
     if not say.is_terminal:
         say.width = 130  # the table is for files and pipes too
     sizes = cases.Sizes().scaled(0.1) if quick else cases.Sizes()
+    if warm_s is not None:
+        sizes = replace(sizes, warm_seconds=warm_s)
     wanted = cases.chosen(words, brokers=brokers)
     try:
         fetch.jars(apache.LINE)  # the Java loads need them, even if Kafka itself does not run

@@ -39,6 +39,7 @@ class Sizes:
     native_records: int = 15_000_000
     warm_up_records: int = 1_000_000
     small_seconds: float = 6.0
+    warm_seconds: float = 20.0  # of each case, before it is measured: a new JVM is slow
 
     def scaled(self, factor: float) -> "Sizes":
         """The same load, smaller by `factor`."""
@@ -48,6 +49,7 @@ class Sizes:
             int(self.native_records * factor),
             int(self.warm_up_records * factor),
             self.small_seconds * max(factor, 0.25),
+            self.warm_seconds * factor,
         )
 
 
@@ -121,6 +123,18 @@ def warm_up(target: Target, sizes: Sizes) -> None:
     _producer_performance(target, "warm-up", sizes.warm_up_records, ())
     _producer_performance(target, "warm-up", sizes.warm_up_records, BATCHED)
     small_requests(target, "warm-up-small", sizes, connections=16, depth=1)
+
+
+def run(case: Case, target: Target, topic: str, sizes: Sizes) -> Figures:
+    """The figures of a case on a target that has had the same load for `warm_seconds` before."""
+    until_s = time.monotonic() + sizes.warm_seconds
+    turn = 0
+    while time.monotonic() < until_s:
+        turn += 1
+        case.run(target, f"{topic}-warm-{turn}", sizes)
+        if not case.reads_stream:
+            raw.delete_topic(_first(target), f"{topic}-warm-{turn}")
+    return case.run(target, topic, sizes)
 
 
 STREAM_WRITER: Final = Case(
@@ -204,6 +218,7 @@ def measured(target: Target, records: int | None, load: Callable[[], Figures]) -
     os.sync()
     pids = target.pids()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    steal_s = machine.steal_s()
     brokers, begun_s = machine.cpu_time(pids), time.monotonic()
     figures = load()
     elapsed_s, used = time.monotonic() - begun_s, machine.cpu_time(pids) - brokers
@@ -214,6 +229,9 @@ def measured(target: Target, records: int | None, load: Callable[[], Figures]) -
         "broker_cpu_s": used.total_s,
         "broker_system_share": used.system_s / used.total_s if used.total_s else 0.0,
         "client_cpu_s": client_cpu_s,
+        # Above the brokers' and the client's own share, other work has affected the figures.
+        "load": os.getloadavg()[0],
+        "steal_share": (machine.steal_s() - steal_s) / elapsed_s / (os.cpu_count() or 1),
     }
     if records is not None:
         figures["broker_cpu_s_per_gb"] = used.total_s / (records * RECORD_BYTES / 1e9)

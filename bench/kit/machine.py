@@ -5,6 +5,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import sysconfig
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -60,12 +61,26 @@ def describe() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "python_build": python_build(),
         "java": _output(["java", "-version"]).splitlines()[0],
         "librdkafka": _version("confluent-kafka"),
         "commit": _output(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]).strip(),
         # Other load on the machine affects the result.
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+def python_build() -> str:
+    """How this Python was optimised when it was built: it makes a difference of up to a half."""
+    arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    flags = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
+    return " and ".join(name for flag, name in flags.items() if flag in arguments) or "plain"
+
+
+def steal_s() -> float:
+    """The seconds that the host has taken from this machine's processors so far."""
+    fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[8]) / _TICKS_PER_S
 
 
 def _processor() -> str:
