@@ -84,6 +84,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "completion",
         "Print the shell completion for names and flags.",
     ),
+    "testkit": Command(
+        "odradek.cli.odradek.testkit", "testkit", "Run a cluster for tests of other languages."
+    ),
     "demo": Command(
         "odradek_demo.command", "demo", "Run the demo, which leaves no process behind."
     ),

@@ -148,7 +148,7 @@ def test_a_shell_completes_commands_and_tools(monkeypatch, capsys):
         run([])
 
     completed = {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()}
-    assert completed == {"topics", "transactions"}
+    assert completed == {"testkit", "topics", "transactions"}
 
 
 @pytest.mark.parametrize(
