@@ -28,6 +28,7 @@ HALVES = {
     "tests/clients/": "brokers of clients and clusters",
     "tests/cluster/": "brokers of clients and clusters",
     "tests/documentation/": "brokers of tools, the page and Spark",
+    "tests/operations/": "brokers of tools, the page and Spark",
     "tests/page/": "brokers of tools, the page and Spark",
     "tests/recorded/": "brokers of tools, the page and Spark",
     "tests/spark/": "brokers of tools, the page and Spark",

@@ -53,7 +53,6 @@ LONG_FILES = {
 LONG_FUNCTIONS = {
     "broker/apis/table.py:routes": 199,
     "broker/cluster/lifecycle.py:register": 68,
-    "broker/gauges.py:publish": 91,
     "cli/odradek/plan.py:partitions": 81,
     "plan/collect.py:facts_of": 63,
     "record/check.py:plain_check": 90,

@@ -3,7 +3,7 @@
 h11 reads and writes the protocol; the socket is asyncio's. The server is meant for operators on the
 loopback interface, and therefore strict:
 
-    GET only; a request has at most 8 KiB and no body, and has to arrive before the time-out
+    GET and HEAD only; a request has at most 8 KiB and no body, and has to arrive in time
     `Host` must be an address, `localhost` or an allowed name - otherwise any web page that an
         operator opens could read the answers under a name of its own (DNS rebinding)
     a limited number of connections; no header that lets other sites read the answers
@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import h11
 
-from odradek.obs.exposition import CONTENT_TYPE, text_pieces
+from odradek.obs.exposition import content_type, text_pieces
 from odradek.obs.metrics import BrokerMetrics
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,13 @@ class Response:
 Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
 
 
+@dataclass(frozen=True, slots=True)
+class NegotiatedRoute:
+    """A route whose format depends on the request's Accept header."""
+
+    answer: Callable[[str], Response]
+
+
 def json_response(value: object, status: int = 200) -> Response:
     return Response(status, "application/json", json.dumps(value).encode() + b"\n")
 
@@ -67,9 +74,14 @@ class Health:
     offline_log_dirs: tuple[str, ...]
 
 
-def metrics_route(metrics: BrokerMetrics) -> Route:
-    """The broker's metrics, in Prometheus' format."""
-    return lambda _query: Response(200, CONTENT_TYPE, text_pieces(metrics))
+def metrics_route(metrics: BrokerMetrics) -> NegotiatedRoute:
+    """The broker's metrics, in Prometheus' format or, if the client accepts it, OpenMetrics."""
+
+    def answer(accept: str) -> Response:
+        format_ = content_type(accept)
+        return Response(200, format_, text_pieces(metrics, format_))
+
+    return NegotiatedRoute(answer)
 
 
 def health_route(health: Callable[[], Health]) -> Route:
@@ -87,7 +99,7 @@ class HttpServer:
 
     def __init__(
         self,
-        routes: Mapping[str, Route],
+        routes: Mapping[str, Route | NegotiatedRoute],
         *,
         allowed_hosts: Collection[str] = (),
         peers_max: int = PEERS_MAX,
@@ -223,12 +235,15 @@ class _Peer(asyncio.Protocol):
             return json_response({"error": "failed; see the broker's log"}, 500)
 
     def _routed(self, request: h11.Request) -> Response:
-        if request.method != b"GET":
-            raise _RefusedError(405, "GET is all that is served")
+        if request.method not in (b"GET", b"HEAD"):
+            raise _RefusedError(405, "GET and HEAD are all that is served")
         # h11 limits only incomplete requests, not one that arrived in one piece.
         if len(request.target) + sum(map(len, chain(*request.headers))) > REQUEST_BYTES_MAX:
             raise _RefusedError(431, f"a request has at most {REQUEST_BYTES_MAX} bytes")
+        accept = ""
         for name, value in request.headers:
+            if name == b"accept":
+                accept += "," + value.decode("ascii", "replace")
             host = value.decode("ascii", "replace")
             if name == b"host" and not self._server.allows(host):
                 raise _RefusedError(
@@ -239,6 +254,8 @@ class _Peer(asyncio.Protocol):
         if route is None:
             known = ", ".join(sorted(self._server.routes))
             raise _RefusedError(404, f"there is no {path}; there are {known}")
+        if isinstance(route, NegotiatedRoute):
+            return route.answer(accept)
         try:
             fields = parse_qsl(query, max_num_fields=QUERY_FIELDS_MAX)
         except ValueError:
@@ -262,7 +279,8 @@ class _Peer(asyncio.Protocol):
             return
         # Further requests wait in the kernel's buffer.
         self._transport.pause_reading()
-        self._pieces = iter(response.body)
+        is_head = self._request is not None and self._request.method == b"HEAD"
+        self._pieces = iter(() if is_head else response.body)
         headers = [("content-type", response.content_type)]
         self._transport.write(self._head(response.status, headers))
         self._advance()
@@ -299,7 +317,7 @@ class _Peer(asyncio.Protocol):
     def _send(self, status: int, content_type: str, body: bytes, *, last: bool = False) -> None:
         headers = [("content-type", content_type), ("content-length", str(len(body)))]
         if status == 405:
-            headers.append(("allow", "GET"))
+            headers.append(("allow", "GET, HEAD"))
         if last:
             headers.append(("connection", "close"))
         out = self._head(status, headers)

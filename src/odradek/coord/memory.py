@@ -39,6 +39,7 @@ from odradek.coord.store import (
     SessionExpiredError,
     SetData,
     Stat,
+    StoreCounts,
     StoreError,
     Watcher,
 )
@@ -167,6 +168,7 @@ class MemoryStore:
         fate: Callable[[str], RequestFate] = lambda _: SMOOTH,
     ) -> None:
         self.on_session_lost: Callable[[], None] | None = None
+        self.counts: StoreCounts | None = None
         self._tree = tree
         self._session_timeout_ms = session_timeout_ms
         self.fate = fate  # of each request and event; it may be replaced at any time

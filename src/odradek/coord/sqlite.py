@@ -51,6 +51,7 @@ from odradek.coord.store import (
     SessionExpiredError,
     SetData,
     Stat,
+    StoreCounts,
     StoreError,
     Watcher,
 )
@@ -103,6 +104,7 @@ class SqliteStore:
         look_every_ms: int = 1_000,
     ) -> None:
         self.on_session_lost: Callable[[], None] | None = None
+        self.counts: StoreCounts | None = None
         self._path = path
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms

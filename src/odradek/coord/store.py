@@ -22,10 +22,11 @@ loop; implementations that need threads pass their results back to it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from odradek.model.errors import OdradekError, StoreConflictError
+from odradek.obs.metrics import Histogram
 
 ANY_VERSION: Final = -1
 
@@ -135,6 +136,16 @@ class MultiError(StoreError):
         self.cause = cause
 
 
+@dataclass(slots=True)
+class StoreCounts:
+    """What happened between a broker and servers of the store since the start."""
+
+    connects: int = 0
+    disconnects: int = 0
+    expiries: int = 0
+    request_ms: Histogram = field(default_factory=Histogram)
+
+
 class Store(Protocol):
     """One broker's connection to the coordination store.
 
@@ -142,6 +153,7 @@ class Store(Protocol):
     """
 
     on_session_lost: Callable[[], None] | None
+    counts: StoreCounts | None  # None: the store has no servers
 
     @property
     def session_id(self) -> int:

@@ -38,7 +38,6 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     KazooException,
     UnimplementedError,
 )
-from kazoo.exceptions import NoNodeError as NoNode
 from kazoo.exceptions import SessionExpiredError as SessionExpired
 from kazoo.protocol.serialization import (  # type: ignore[import-untyped]
     Exists,
@@ -62,6 +61,7 @@ from odradek.coord.store import (
     SessionExpiredError,
     SetData,
     Stat,
+    StoreCounts,
     StoreError,
     Watcher,
 )
@@ -73,8 +73,11 @@ from odradek.coord.zookeeper_messages import (
     MultiRead,
     check_size,
     error_of,
+    found_node,
+    letters,
     message_of,
     multi_of,
+    node_of,
     result_of,
     results_of,
     stat_of,
@@ -89,7 +92,6 @@ _READS_PER_REQUEST: Final = 200
 _CLOSE_TIMEOUT_S: Final = 5.0
 _DEFAULT_PORT: Final = 2181
 # In the order in which ZooKeeper's shell prints them.
-_PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 _CHANGE_KINDS: Final = {
     EventType.CREATED: ChangeKind.CREATED,
     EventType.CHANGED: ChangeKind.WRITTEN,
@@ -157,6 +159,8 @@ class ZooKeeperStore:
             make_client: makes a kazoo client.
         """
         self.on_session_lost: Callable[[], None] | None = None
+        self.counts: StoreCounts | None = StoreCounts()
+        self._counts = self.counts
         self._connect = servers
         self._servers, self._root = parse_servers(servers)
         randomness.shuffle(self._servers)
@@ -305,6 +309,7 @@ class ZooKeeperStore:
             return
         connected = self._connected
         if state == KazooState.CONNECTED:
+            self._counts.connects += 1
             self._limit_waiting(False)
             if connected is not None and not connected.done():
                 connected.set_result(session)
@@ -314,6 +319,7 @@ class ZooKeeperStore:
                 watcher()
             self._pump()
         elif state == KazooState.SUSPENDED:
+            self._counts.disconnects += 1
             _LOG.warning("session 0x%x: the connection to ZooKeeper was lost", self._session)
             self._limit_waiting(True)
         elif connected is not None and not connected.done():
@@ -323,6 +329,7 @@ class ZooKeeperStore:
 
     def _lose_session(self) -> None:
         had_session = self._session
+        self._counts.expiries += bool(had_session)
         self._end()
         if had_session and self.on_session_lost is not None:
             self.on_session_lost()
@@ -383,12 +390,14 @@ class ZooKeeperStore:
             if request.done.cancelled():
                 continue
             self._in_flight[request] = None
+            request.sent_s = request.done.get_loop().time()
             client._call(request.message, KazooAnswer(self._post, self._answered, request))  # noqa: SLF001
 
     def _answered(self, request: "_ZooKeeperRequest", answer: Any) -> None:
         if request not in self._in_flight:  # the session is over
             return
         del self._in_flight[request]
+        self._counts.request_ms.observe(1000 * (request.done.get_loop().time() - request.sent_s))
         if isinstance(answer, SessionExpired):
             request.fail(answer)
             self._lose_session()
@@ -411,7 +420,7 @@ class ZooKeeperStore:
         def arrive(answer: Any) -> tuple[bytes | None, Stat]:
             if watch is not None:
                 self._watches.watch_data(path, watch)
-            return _node_of(answer)
+            return node_of(answer)
 
         return await self._read(path, GetData, watch, arrive)
 
@@ -425,7 +434,7 @@ class ZooKeeperStore:
 
     async def access(self, path: str) -> list[Access]:
         def arrive(answer: Any) -> list[Access]:
-            return [Access(acl.id.scheme, acl.id.id, _letters(acl.perms)) for acl in answer[0]]
+            return [Access(acl.id.scheme, acl.id.id, letters(acl.perms)) for acl in answer[0]]
 
         return await self._read(path, lambda whole, _: GetACL(whole), None, arrive)
 
@@ -468,7 +477,9 @@ class ZooKeeperStore:
                     raise
                 self._has_multi_read = False
             else:
-                return [_found(path, answer) for path, answer in zip(paths, answers, strict=True)]
+                return [
+                    found_node(path, answer) for path, answer in zip(paths, answers, strict=True)
+                ]
         return await asyncio.gather(*map(self._get_if_there, paths))
 
     async def _get_if_there(self, path: str) -> tuple[bytes | None, Stat] | None:
@@ -569,7 +580,7 @@ class ZooKeeperStore:
 class _ZooKeeperRequest:
     """A request that waits to be sent, or for its answer."""
 
-    __slots__ = ("_arrive", "done", "is_read", "message", "subject")
+    __slots__ = ("_arrive", "done", "is_read", "message", "sent_s", "subject")
 
     def __init__(
         self,
@@ -582,6 +593,7 @@ class _ZooKeeperRequest:
         self.message = message
         self.subject = subject
         self.is_read = is_read
+        self.sent_s = 0.0  # when it was last sent, by the loop's clock
         self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._arrive = arrive  # converts the answer, on the loop, in the order of arrival
 
@@ -600,20 +612,3 @@ class _ZooKeeperRequest:
 def _settle(stopped: asyncio.Future[None]) -> None:
     if not stopped.done():
         stopped.set_result(None)
-
-
-def _node_of(answer: Any) -> tuple[bytes | None, Stat]:
-    data, stat = answer
-    return data, stat_of(stat)
-
-
-def _found(path: str, answer: Any) -> tuple[bytes | None, Stat] | None:
-    if isinstance(answer, NoNode):
-        return None
-    if isinstance(answer, Exception):
-        raise error_of(answer, path)
-    return _node_of(answer)
-
-
-def _letters(permissions: int) -> str:
-    return "".join(letter for letter, bit in _PERMISSIONS.items() if permissions & bit)

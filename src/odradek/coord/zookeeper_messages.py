@@ -226,3 +226,24 @@ def error_of(error: Exception, subject: Operation | str) -> StoreError:
     elif isinstance(error, kazoo_errors.NoAuthError):
         result = StoreError(f"{path}: its ACL in ZooKeeper does not allow this to our credentials")
     return result
+
+
+def node_of(answer: Any) -> tuple[bytes | None, Stat]:
+    data, stat = answer
+    return data, stat_of(stat)
+
+
+def found_node(path: str, answer: Any) -> tuple[bytes | None, Stat] | None:
+    if isinstance(answer, kazoo_errors.NoNodeError):
+        return None
+    if isinstance(answer, Exception):
+        raise error_of(answer, path)
+    return node_of(answer)
+
+
+def letters(permissions: int) -> str:
+    return "".join(
+        letter
+        for letter, bit in {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}.items()
+        if permissions & bit
+    )

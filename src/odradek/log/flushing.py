@@ -156,6 +156,8 @@ class Flusher:
         self._dones, self._leo, self._cuts = dones, leo, cuts
 
         def flushed(error: StorageError | None) -> None:
+            host = log.host
+            host.flush_ms.observe(host.clock.monotonic_ms() - self._started_ms)
             self._running = False
             self._leo = -1
             if error is not None and self._was_renamed(log, directory, error):

@@ -7,6 +7,7 @@ from typing import Final
 from odradek.log.disk import Disk, StorageError
 from odradek.log.segment import IndexCache
 from odradek.model.clock import Clock
+from odradek.obs.metrics import Histogram
 
 NEVER: Final = (1 << 63) - 1
 DAY_MS: Final = 86_400_000
@@ -72,3 +73,4 @@ class LogHost:
     write_lowered: Callable[[str], None] = lambda _directory: None
     producer_id_expiration_ms: int = DAY_MS
     index_cache: IndexCache = field(default_factory=IndexCache)
+    flush_ms: Histogram = field(default_factory=Histogram)

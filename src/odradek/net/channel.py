@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError
-from odradek.net.connection import JOIN_BYTES, Chunk
+from odradek.net.outgoing import JOIN_BYTES, Chunk
 from odradek.wire.frame import FrameBuffer
 from odradek.wire.header import decode_response_header
 

@@ -32,37 +32,18 @@ from typing import Any, Final, Protocol, cast
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError, OdradekError
 from odradek.net.mute import Mute
+from odradek.net.outgoing import (
+    CHUNKS,
+    JOIN_BYTES,
+    SLICE_BYTES,
+    Part,
+    next_piece,
+    size_of,
+)
 from odradek.wire.frame import FrameBuffer
 
-Chunk = bytes | bytearray | memoryview
-
-
-class DeferredPart(Protocol):
-    """A part of a response that is read while it is sent, piece by piece."""
-
-    def __len__(self) -> int:
-        """Its size in bytes, including what was read already."""
-
-    def read(self, ready: Callable[[], None]) -> Chunk | None:
-        """The next piece; an empty one after the last.
-
-        None: the piece is not ready, and `ready` is called when it is worth another call.
-
-        Raises:
-            OdradekError: it cannot be read, or it is shorter than its announced length.
-        """
-
-    def close(self) -> None:
-        """Release it; nothing more is read. Called once."""
-
-
-Part = Chunk | DeferredPart
-# Chunks up to this size are joined into one write; larger ones are cheaper to send than to copy.
-JOIN_BYTES: Final = 64 * 1024
 # Responses up to this size are collected over all frames of one read.
 _LARGE_BYTES: Final = 1024
-# Bytes written to the transport before other work gets a turn.
-_SLICE_BYTES: Final = 1 << 20
 # How long the frames of one read are handled before other work gets a turn.
 _SLICE_MS: Final = 5
 # Memory below this is not counted: every connection takes that much.
@@ -132,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         "_monotonic_ms",
         "_muted",
         "_outgoing",
+        "_paused_ms",
         "_peer_is_slow",
         "_piled_bytes",
         "_pipeline",
@@ -147,10 +129,12 @@ class Connection(asyncio.BufferedProtocol):
         "_waiting_bytes_max",
         "_waits_for_turn",
         "active_ms",
+        "begun_ms",
         "closing",
         "listener",
         "peer_host",
         "peer_port",
+        "sent_late",
         "session",
         "taken_ms",
     )  # fmt: skip
@@ -178,7 +162,10 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = "unknown"
         self.peer_port = 0
         self.active_ms = MonotonicMs(0)  # when it last received something, as its present request
+        self.begun_ms = MonotonicMs(0)  # when its present request began to be handled
         self.taken_ms = MonotonicMs(0)  # when the client last resumed reading responses
+        # Called when the client reads again, with the milliseconds for which it did not.
+        self.sent_late: Callable[[Connection, int], None] = lambda *_: None
         self.closing = False
         self._handler = handler
         self._frames = FrameBuffer(frame_bytes_max=frame_bytes_max)
@@ -197,6 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         self._memory_bytes = 0  # as last reported to `holds`
         self._handling = False
         self._peer_is_slow = False
+        self._paused_ms = MonotonicMs(0)  # when it last became slow
         self._muted = 0  # the bits of `Mute`
         self._held = 0
         self._stopped = False  # slow, muted, held, waiting for a turn, or closing
@@ -237,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         while pipeline and pipeline[0].chunks is not None:
             self._ready += pipeline.popleft().chunks or ()
         if self._piled_bytes and (not pipeline or self._piled_bytes > self._waiting_bytes_max):
-            self._piled_bytes = sum(_size(slot.chunks) for slot in pipeline)
+            self._piled_bytes = sum(size_of(slot.chunks) for slot in pipeline)
         if self._put_back and not pipeline:
             self._put_back = False
             self._may_go_on()
@@ -248,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def piled(self, chunks: Sequence[Part]) -> None:
         """Count a large response, which may have to wait for an earlier one."""
-        self._piled_bytes += _size(chunks)
+        self._piled_bytes += size_of(chunks)
 
     def put_back(self, frame: memoryview) -> None:
         """Handle the present request, and all later ones, after all earlier responses are sent.
@@ -313,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         transport = self._transport
         unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
-        unsent_bytes += _size(self._outgoing)
+        unsent_bytes += size_of(self._outgoing)
         before, self._unsent_bytes = self._unsent_bytes, unsent_bytes
         return not unsent_bytes or unsent_bytes == before
 
@@ -384,11 +372,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._peer_is_slow = self._stopped = True
+        self._paused_ms = self._monotonic_ms()
         self._count()
 
     def resume_writing(self) -> None:
         self._peer_is_slow = False
         self.taken_ms = self._monotonic_ms()
+        self.sent_late(self, self.taken_ms - self._paused_ms)
         self._count()
         self._send_on()
 
@@ -423,9 +413,10 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames.next_frame()
                 if frame is None:
                     break
+                self.begun_ms = self._monotonic_ms()
                 if handled == 1:
-                    until_ms = self._monotonic_ms() + _SLICE_MS
-                elif handled > 1 and self._monotonic_ms() >= until_ms:
+                    until_ms = self.begun_ms + _SLICE_MS
+                elif handled > 1 and self.begun_ms >= until_ms:
                     frames.put_back(frame)
                     self._wait_for_turn()
                     break
@@ -516,11 +507,11 @@ class Connection(asyncio.BufferedProtocol):
                 self.closing = self._stopped = True
                 self._drop_outgoing()
                 return
-            if written_bytes >= _SLICE_BYTES:
+            if written_bytes >= SLICE_BYTES:
                 self._soon(self._send_on)
                 break
             try:
-                piece = _next_piece(outgoing, self._send_on)
+                piece = next_piece(outgoing, self._send_on)
             except OdradekError as error:
                 self._handler.broke_off(self, str(error))
                 self.abort()
@@ -540,7 +531,7 @@ class Connection(asyncio.BufferedProtocol):
     @staticmethod
     def _drop(parts: Iterable[Part]) -> None:
         for part in parts:
-            if not isinstance(part, _CHUNKS):
+            if not isinstance(part, CHUNKS):
                 part.close()
 
     # ------------------------------------------------------------------------- memory
@@ -552,7 +543,7 @@ class Connection(asyncio.BufferedProtocol):
         memory_bytes = self._frames.memory_bytes + self._piled_bytes
         if self._peer_is_slow and self._transport is not None:
             memory_bytes += self._transport.get_write_buffer_size()
-            memory_bytes += sum(len(part) for part in self._outgoing if isinstance(part, _CHUNKS))
+            memory_bytes += sum(len(part) for part in self._outgoing if isinstance(part, CHUNKS))
         self._count_memory(memory_bytes if memory_bytes > COUNTED_BYTES else 0)
 
     def _count_memory(self, memory_bytes: int) -> None:
@@ -564,35 +555,3 @@ class Connection(asyncio.BufferedProtocol):
     def memory_bytes(self) -> int:
         """The memory it takes; 0 below `COUNTED_BYTES`."""
         return self._memory_bytes
-
-
-_CHUNKS: Final = (bytes, bytearray, memoryview)
-
-
-def _size(parts: Iterable[Part] | None) -> int:
-    return sum(map(len, parts or ()))
-
-
-def _next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | None:
-    """The next piece to write, small neighbours joined; None: `ready` is called later."""
-    part = outgoing[0]
-    if not isinstance(part, _CHUNKS):
-        piece = part.read(ready)
-        if piece is not None and not piece:
-            outgoing.popleft()
-            part.close()
-            return b""
-        return piece
-    outgoing.popleft()
-    if len(part) > JOIN_BYTES:
-        # asyncio keeps what the socket does not take; of a memoryview, without a copy.
-        return memoryview(part)
-    small, size = [part], len(part)
-    while outgoing:
-        part = outgoing[0]
-        if not isinstance(part, _CHUNKS) or len(part) > JOIN_BYTES or size > _SLICE_BYTES:
-            break
-        size += len(part)
-        small.append(part)
-        outgoing.popleft()
-    return small[0] if len(small) == 1 else b"".join(small)

@@ -7,10 +7,10 @@ overrides, `connections.max.idle.ms`. A connection over the limit is closed at o
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
@@ -122,6 +122,8 @@ class Server:
         self._listening: list[ListeningSocket] = []
         self._connections: dict[Connection, None] = {}  # in the order of their acceptance
         self._by_ip: Counter[str] = Counter()
+        self.created: Counter[str] = Counter()  # accepted connections since the start, by listener
+        self.closed: Counter[str] = Counter()
 
     def wrap_frames(self, purpose: str, wrap: Callable[[Frames], Frames] | None) -> None:
         """Let frames pass through another function on their way to the handler; None: no longer.
@@ -149,6 +151,10 @@ class Server:
     def connection_count(self) -> int:
         """The number of open connections."""
         return len(self._connections)
+
+    def sessions(self) -> Iterator[tuple[str, Any]]:
+        """Listener and session of each open connection."""
+        return ((connection.listener, connection.session) for connection in self._connections)
 
     def by_listener(self) -> Counter[str]:
         """The number of open connections of each listener."""
@@ -243,6 +249,7 @@ class Server:
             self._call_later(refused_ms / 1000, connection.abort)
             return
         self._connections[connection] = None
+        self.created[connection.listener] += 1
         self._by_ip[connection.peer_host] += 1
         if self._is_crowded:
             connection.crowd(True)
@@ -312,6 +319,7 @@ class Server:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        self.closed[connection.listener] += 1
         self.unauthenticated.leave(connection)
         self._refusal_is_logged = False
         self._by_ip[connection.peer_host] -= 1

@@ -11,8 +11,20 @@ Each broker has one `BrokerMetrics`; a process may run several brokers.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeVar
+
+from odradek.model.clock import MonotonicMs
+from odradek.obs.metric_names import (
+    COUNTERS,
+    GAUGES,
+    LABELLED_COUNTERS,
+    LABELLED_GAUGES,
+    SUMMARIES,
+)
+from odradek.obs.recent import Recent
 
 # Upper bounds, inclusive; larger values go into one more bucket.
 BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
@@ -26,6 +38,15 @@ class Histogram:
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS_MS) + 1)
         self.sum_ms: float = 0
+
+    def observe(self, took_ms: float) -> None:
+        self.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
+        self.sum_ms += took_ms
+
+    def add(self, other: "Histogram") -> None:
+        """Add the observations of another histogram."""
+        self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
+        self.sum_ms += other.sum_ms
 
 
 class LoopMetrics:
@@ -44,28 +65,73 @@ class LoopMetrics:
         self.longest_ms = max(self.longest_ms, took_ms)
 
 
+class RequestPhase(Enum):
+    """A part of a request's time (Kafka's `RequestMetrics`)."""
+
+    REQUEST_QUEUE = auto()
+    LOCAL = auto()
+    REMOTE = auto()
+    RESPONSE_SEND = auto()
+    THROTTLE = auto()
+
+
 class ApiMetrics:
     """Counts requests of one API."""
 
-    __slots__ = ("total_ms", "versions")
+    __slots__ = ("phases", "total_ms", "versions")
 
     def __init__(self) -> None:
         self.versions: dict[int, int] = {}
         self.total_ms = Histogram()
+        # Only times above 0: the others are the rest of all requests, and most requests take 0 ms.
+        self.phases = {phase: Histogram() for phase in RequestPhase}
+
+    def add(self, other: "ApiMetrics") -> None:
+        """Add the counts of another API."""
+        for version, count in other.versions.items():
+            self.versions[version] = self.versions.get(version, 0) + count
+        self.total_ms.add(other.total_ms)
+        for phase, times in self.phases.items():
+            times.add(other.phases[phase])
+
+    def phase(self, phase: RequestPhase) -> Histogram:
+        """The times of a phase in all requests."""
+        times, whole = self.phases[phase], Histogram()
+        whole.add(times)
+        whole.counts[0] += max(0, sum(self.total_ms.counts) - sum(times.counts))
+        return whole
+
+
+# Keys of Fetch requests by the kind of client, in place of the API key.
+FETCH_CONSUMER: Final = 1_000
+FETCH_FOLLOWER: Final = 1_001
 
 
 class RequestMetrics:
     """Counts requests of all APIs, by API key."""
 
-    __slots__ = ("apis", "failed", "malformed")
+    __slots__ = ("apis", "errors", "failed", "malformed")
 
     def __init__(self) -> None:
         self.apis: dict[int, ApiMetrics] = {}
+        self.errors: Counter[tuple[int, int]] = Counter()  # by API key and error code
         self.malformed = 0  # connections closed because of an invalid request
         self.failed = 0  # requests that failed with an unexpected exception
 
-    def answered(self, api_key: int, api_version: int, took_ms: int) -> None:
-        """Count a response sent `took_ms` after the request was read."""
+    def answered(
+        self,
+        api_key: int,
+        api_version: int,
+        took_ms: int,
+        *,
+        queue_ms: int = 0,
+        remote_ms: int = 0,
+        throttle_ms: int = 0,
+    ) -> None:
+        """Count a response sent `took_ms` after the request was read.
+
+        `queue_ms` passed before it was handled, and for `remote_ms` it waited for a condition.
+        """
         api = self.apis.get(api_key)
         if api is None:
             api = self.apis[api_key] = ApiMetrics()
@@ -73,7 +139,22 @@ class RequestMetrics:
         versions[api_version] = versions.get(api_version, 0) + 1
         total = api.total_ms
         total.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
-        total.sum_ms += took_ms
+        if took_ms or throttle_ms:
+            total.sum_ms += took_ms
+            for phase, spent_ms in (
+                (RequestPhase.REQUEST_QUEUE, queue_ms),
+                (RequestPhase.LOCAL, took_ms - queue_ms - remote_ms),
+                (RequestPhase.REMOTE, remote_ms),
+                (RequestPhase.THROTTLE, throttle_ms),
+            ):
+                if spent_ms > 0:
+                    api.phases[phase].observe(spent_ms)
+
+    def sent(self, api_key: int, took_ms: int) -> None:
+        """Count a response that its client took `took_ms` to read."""
+        api = self.apis.get(api_key)
+        if api is not None and took_ms > 0:
+            api.phases[RequestPhase.RESPONSE_SEND].observe(took_ms)
 
 
 class TopicMetrics:
@@ -140,17 +221,35 @@ class PartitionNumbers(NamedTuple):
     is_under_min_isr: bool = False
     high_watermark: int = -1
     followers: tuple[FollowerNumbers, ...] = ()
+    leader: int = -1  # the id of this broker if it leads the partition
+    is_preferred: bool = False
+    is_at_min_isr: bool = False
+    last_stable_lag: int = 0
+    topic_partitions: int = 0  # of partition 0, if this broker leads it: those of the topic
 
 
 Labels = tuple[str, ...]
+ReadAll = Callable[[], Iterable[tuple[Labels, float] | None]]
 _T = TypeVar("_T")
 
 
 class BrokerMetrics:
     """All counters and gauges of one broker."""
 
-    def __init__(self, api_names: Mapping[int, str] | None = None) -> None:
-        self.api_names: Mapping[int, str] = api_names or {}
+    def __init__(
+        self,
+        api_names: Mapping[int, str] | None = None,
+        *,
+        monotonic_ms: Callable[[], MonotonicMs] = lambda: MonotonicMs(0),
+    ) -> None:
+        self.api_names: Mapping[int, str] = {
+            **(api_names or {}),
+            FETCH_CONSUMER: "FetchConsumer",
+            FETCH_FOLLOWER: "FetchFollower",
+        }
+        self._monotonic_ms = monotonic_ms
+        self._started_ms = monotonic_ms()
+        self._recent: dict[tuple[str, ...], Recent[Any]] = {}
         self.requests = RequestMetrics()
         self.loop = LoopMetrics()  # of the whole process, where it is measured
         self.topics: dict[str, TopicMetrics] = {}
@@ -158,13 +257,22 @@ class BrokerMetrics:
         self.bytes_out = 0
         self.fetches = 0
         self.replication_bytes_out = 0
-        self.replication_bytes_in = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
-        self.failed_isr_updates = 0
-        self.unclean_elections = 0
         self.read_gauge: dict[str, Callable[[], float]] = {}
-        self.read_gauges: dict[str, Callable[[], Iterable[tuple[Labels, float]]]] = {}
+        self.read_gauges: dict[str, ReadAll] = {}
+        self.read_counter: dict[str, Callable[[], float]] = {
+            "kafka_server_replicamanager_isrshrinks": lambda: self.isr_shrinks,
+            "kafka_server_replicamanager_isrexpands": lambda: self.isr_expands,
+            "kafka_server_brokertopicmetrics_replicationbytesout": (
+                lambda: self.replication_bytes_out
+            ),
+        }
+        self.read_counters: dict[str, ReadAll] = {}
+        self.flush_ms = Histogram()  # of a log's flush to disk
+        self.summaries: dict[str, Callable[[], Histogram]] = {
+            "kafka_log_logflushstats_logflushrateandtimems": lambda: self.flush_ms
+        }
         self._partitions: Callable[[], Iterable[Any]] = tuple
         self._numbers: Callable[[Any], PartitionNumbers]
 
@@ -201,10 +309,38 @@ class BrokerMetrics:
         assert name in GAUGES, name
         self.read_gauge[name] = read
 
-    def gauges(self, name: str, read: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
-        """Register `read`, which gives values by labels, for one of `LABELLED_GAUGES`."""
+    def gauges(self, name: str, read: "ReadAll") -> None:
+        """Register `read`, which gives values by labels, for one of `LABELLED_GAUGES`.
+
+        None among the values lets other work run.
+        """
         assert name in LABELLED_GAUGES, name
         self.read_gauges[name] = read
+
+    def counter(self, name: str, read: Callable[[], float]) -> None:
+        """Register `read` for `name`, one of `COUNTERS`."""
+        assert name in COUNTERS, name
+        self.read_counter[name] = read
+
+    def counters(self, name: str, read: "ReadAll") -> None:
+        """Register `read`, which gives values by labels, for one of `LABELLED_COUNTERS`."""
+        assert name in LABELLED_COUNTERS, name
+        self.read_counters[name] = read
+
+    def summary(self, name: str, times: Callable[[], Histogram]) -> None:
+        """Register where the times of `name` are, one of `SUMMARIES`."""
+        assert name in SUMMARIES, name
+        self.summaries[name] = times
+
+    def earlier(self, key: tuple[str, ...], value: _T, start: _T) -> tuple[int, _T]:
+        """How many ms ago, about a minute, a growing value was read, and what it was.
+
+        `start` is what it was at the start.
+        """
+        recent = self._recent.get(key)
+        if recent is None:
+            recent = self._recent[key] = Recent(self._started_ms, start)
+        return recent.earlier(self._monotonic_ms(), value)
 
     def watch_partitions(
         self, partitions: Callable[[], Iterable[_T]], numbers: Callable[[_T], PartitionNumbers]
@@ -220,150 +356,3 @@ class BrokerMetrics:
         """The partitions at the time of the call; each one is read when it is reached."""
         for partition in list(self._partitions()):
             yield self._numbers(partition)
-
-
-GAUGES: Final[Mapping[str, str]] = {
-    "kafka_server_kafkaserver_brokerstate": (
-        "0 not running, 1 starting, 2 recovering, 3 running, 6 controlled shutdown, 7 shutting down"
-    ),
-    "kafka_server_replicamanager_partitioncount": "Partitions with a replica on this broker.",
-    "kafka_server_replicamanager_leadercount": "Partitions that this broker leads.",
-    "kafka_server_replicamanager_offlinereplicacount": "Replicas in log directories that failed.",
-    "kafka_server_replicamanager_underreplicatedpartitions": (
-        "Partitions that this broker leads with replicas out of sync."
-    ),
-    "kafka_server_replicamanager_underminisrpartitioncount": (
-        "Partitions that this broker leads with fewer in-sync replicas than min.insync.replicas."
-    ),
-    "kafka_server_replicamanager_atminisrpartitioncount": (
-        "Partitions that this broker leads with exactly min.insync.replicas in-sync replicas."
-    ),
-    "kafka_server_replicamanager_reassigningpartitions": (
-        "Partitions that this broker leads and that are being reassigned."
-    ),
-    "kafka_server_fetchsessioncache_numincrementalfetchsessions": ("Incremental fetch sessions."),
-    "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached": (
-        "Partitions in all incremental fetch sessions."
-    ),
-    "kafka_log_logmanager_offlinelogdirectorycount": "Log directories that failed.",
-    "odradek_connections_refused": (
-        "Connections refused since the start: max.connections, max.connections.per.ip, open files."
-    ),
-    "odradek_connections_delayed": (
-        "Connections above a rate since the start: served later, or closed after a throttle time."
-    ),
-    "odradek_connections_dropped": (
-        "Connections closed since the start for odradek.connections.memory.max.bytes."
-    ),
-    "odradek_connections_memory_bytes": (
-        "Memory that requests and responses take, of connections with more than 64 KiB each."
-    ),
-    "odradek_connections_unauthenticated": (
-        "Connections not logged in yet, or whose TLS handshake is not complete."
-    ),
-    "odradek_connections_unauthenticated_bytes": (
-        "What they count for odradek.unauthenticated.memory.max.bytes."
-    ),
-    "odradek_connections_unauthenticated_dropped": (
-        "Connections closed since the start for odradek.unauthenticated.*."
-    ),
-    "odradek_housekeeping_failures": (
-        "Failures of periodic work (retention, checkpoints ...) since the start; each is logged."
-    ),
-    "kafka_log_logcleaner_max_buffer_utilization_percent": (
-        "How full the cleaner's offset map was in the last cleaning."
-    ),
-    "kafka_log_logcleaner_cleaner_recopy_percent": (
-        "What the last cleaning wrote, in percent of what it read."
-    ),
-    "kafka_log_logcleaner_max_clean_time_secs": "The longest cleaning.",
-    "kafka_log_logcleaner_max_compaction_delay_secs": (
-        "The longest time by which a record has exceeded max.compaction.lag.ms."
-    ),
-    "kafka_log_logcleanermanager_max_dirty_percent": "Of the dirtiest log, the dirty part.",
-    "kafka_log_logcleanermanager_time_since_last_run_ms": (
-        "Milliseconds since the cleaner last looked for logs to clean."
-    ),
-    "kafka_controller_kafkacontroller_activecontrollercount": "1 on the controller, else 0.",
-    "kafka_controller_kafkacontroller_activebrokercount": "Brokers that are registered.",
-    "kafka_controller_kafkacontroller_globaltopiccount": "Topics of the cluster.",
-    "kafka_controller_kafkacontroller_globalpartitioncount": "Partitions of the cluster.",
-    "kafka_controller_kafkacontroller_offlinepartitionscount": "Partitions without a leader.",
-    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount": (
-        "Partitions whose leader is not the preferred replica."
-    ),
-    "kafka_controller_kafkacontroller_topicstodeletecount": "Topics whose deletion goes on.",
-    "kafka_controller_kafkacontroller_topicsineligibletodeletecount": (
-        "Topics whose deletion waits for a broker that does not run or for a reassignment."
-    ),
-    "kafka_controller_controllereventmanager_eventqueuesize": ("Events in the controller's queue."),
-}
-
-LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "kafka_server_socket_server_metrics_connection_count": (
-        "Connections, by listener.",
-        ("listener",),
-    ),
-    **{
-        f"kafka_server_socket_server_metrics_{what}": (text, ("listener",))
-        for what, text in {
-            "successful_authentication_total": "Clients that have logged in by SASL or TLS.",
-            "successful_authentication_rate": "Clients a second that log in.",
-            "successful_authentication_no_reauth_total": (
-                "Clients that have logged in and cannot do it again: older than Kafka 2.2, or TLS."
-            ),
-            "failed_authentication_total": "Clients that failed to log in.",
-            "failed_authentication_rate": "Clients a second that fail to log in.",
-            "successful_reauthentication_rate": "Sessions a second that are prolonged.",
-            "failed_reauthentication_rate": "Sessions a second that a failed log-in ends.",
-            "reauthentication_latency_avg": "Milliseconds to log in again, in the last minute.",
-            "reauthentication_latency_max": "The longest of these times, in milliseconds.",
-            "successful_reauthentication_total": "Sessions that were prolonged (KIP-368).",
-            "failed_reauthentication_total": "Sessions that a failed log-in has ended.",
-            "expired_connections_killed_count": "Connections closed because their session expired.",
-        }.items()
-    },
-    "odradek_tls_certificate_expiry_seconds": (
-        "Until when the certificate of a listener is valid, in seconds since the epoch.",
-        ("listener",),
-    ),
-    "odradek_tls_handshakes_failed": (
-        "TLS handshakes that failed since the start, by listener.",
-        ("listener",),
-    ),
-    "kafka_server_delayedoperationpurgatory_purgatorysize": (
-        "Requests in the purgatory.",
-        ("delayedOperation",),
-    ),
-    "kafka_log_logmanager_logdirectoryoffline": (
-        "1 for a log directory that failed, else 0.",
-        ("logDirectory",),
-    ),
-    "kafka_log_logcleanermanager_uncleanable_partitions_count": (
-        "Logs that the cleaner skips because they are damaged.",
-        ("logDirectory",),
-    ),
-    "kafka_log_logcleanermanager_uncleanable_bytes": (
-        "Bytes of these logs that are not cleaned.",
-        ("logDirectory",),
-    ),
-    **{
-        f"kafka_server_{quota}": (text, ("user", "client_id"))
-        for quota, text in {
-            "produce_byte_rate": "Bytes a second produced, of clients with a quota.",
-            "produce_throttle_time": "Their latest throttle time, ms.",
-            "fetch_byte_rate": "Bytes a second consumed, of clients with a quota.",
-            "fetch_throttle_time": "Their latest throttle time, ms.",
-            "request_request_time": "Percent of the event loop's time, of clients with a quota.",
-            "request_throttle_time": "Their latest throttle time, ms.",
-            "controllermutation_tokens": (
-                "Partitions that clients with a quota may create or delete at once; negative: none."
-            ),
-            "controllermutation_throttle_time": "Their latest throttle time, ms.",
-        }.items()
-    },
-    "kafka_server_replicafetchermanager_maxlag": (
-        "The largest lag of a follower on this broker, in records.",
-        ("clientId",),
-    ),
-}

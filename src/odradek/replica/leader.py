@@ -210,6 +210,11 @@ class LeaderReplica:
         self._maximal = self.isr.maximal
 
     @property
+    def is_at_min_isr(self) -> bool:
+        """Whether acks=all is refused when one more in-sync replica is lost."""
+        return len(self.isr.committed) == min(self._isr_min, len(self.followers) + 1)
+
+    @property
     def may_advance(self) -> bool:
         """Whether the high watermark may grow: not on too few replicas (KIP-966)."""
         return not self.is_under_min_isr

@@ -239,6 +239,7 @@ APIS: Final[dict[int, Api]] = {
     key: Api(ApiKey(key), name, Versions(*served), Versions(*kafka), flexible_from, inter_broker)
     for key, name, served, kafka, flexible_from, inter_broker in _ROWS
 }
+API_NAMES: Final = {key: api.name for key, api in APIS.items()}
 
 
 class ForeignApi(NamedTuple):

@@ -55,10 +55,10 @@ def test_fetch_sessions_and_waiting_requests():
 
         assert read(live, f"{sessions}sessions") == 1
         assert read(live, f"{sessions}partitionscached") == 3
-        (row,) = live.broker.metrics.read_gauges[
+        rows = live.broker.metrics.read_gauges[
             "kafka_server_delayedoperationpurgatory_purgatorysize"
         ]()
-        assert row == (("all",), 1)
+        assert rows == [(("Fetch",), 1), (("Produce",), 0)]
 
     play(story)
 

@@ -137,7 +137,7 @@ def test_one_connection_may_ask_again_and_ahead():
     ("sent", "status", "why"),
     [
         (get("/nothing"), 404, "there is no /nothing; there are /"),
-        (get("/", method="POST"), 405, "GET is all that is served"),
+        (get("/", method="POST"), 405, "GET and HEAD are all that is served"),
         (get("/", host="evil.example"), 421, "not served under the name evil.example; "),
         (get("/", host="127.0.0.1.evil.example"), 421, "not served under the name 127.0.0.1.evil"),
         (get("/", host="[::1"), 421, "not served under the name [::1; "),
@@ -162,11 +162,22 @@ def test_what_is_not_asked_for_properly_is_refused(sent, status, why):
     assert "access-control-allow-origin" not in headers
 
 
-def test_head_is_refused_without_a_body():
-    status, headers, body = parsed(asked(get("/", method="HEAD")), "HEAD")
+def test_head_is_answered_without_a_body():
+    routes = {"/": json_response, "/metrics": metrics_route(BrokerMetrics())}
+    for path in routes:
+        status, _, body = parsed(asked(get(path, method="HEAD"), routes), "HEAD")
+        assert (status, body) == (200, b"")
 
-    assert (status, body) == (405, b"")
-    assert headers["allow"] == "GET"
+
+def test_metrics_are_openmetrics_for_a_client_that_accepts_them():
+    request = get("/metrics").replace(
+        b"\r\n\r\n", b"\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n"
+    )
+    status, headers, body = parsed(asked(request, {"/metrics": metrics_route(BrokerMetrics())}))
+
+    assert status == 200
+    assert headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert body.endswith(b"# EOF\n")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:9", "10.0.0.1", "kafka.local"])

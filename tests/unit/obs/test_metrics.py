@@ -1,10 +1,23 @@
 """What a broker counts, and the text that Prometheus reads."""
 
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.obs.exposition import text_pieces
-from odradek.obs.metrics import GAUGES, BrokerMetrics, FollowerNumbers, PartitionNumbers
+from odradek.model.errors import ErrorCode
+from odradek.obs.exposition import OPENMETRICS_TYPE, content_type, quantile_of, text_pieces
+from odradek.obs.metric_names import GAUGES
+from odradek.obs.metrics import (
+    BUCKETS_MS,
+    FETCH_CONSUMER,
+    FETCH_FOLLOWER,
+    BrokerMetrics,
+    FollowerNumbers,
+    PartitionNumbers,
+)
+from odradek.obs.recent import Recent
 
 
 def scraped(metrics):
@@ -44,7 +57,7 @@ def test_request_times_are_counted_in_buckets():
 
     samples = scraped(metrics)
 
-    name = "kafka_network_requestmetrics_totaltimems"
+    name = "odradek_request_time_ms"
     produce = ("request", "Produce")
     assert samples[f"{name}_bucket", ("le", "1.0"), produce] == 2
     assert samples[f"{name}_bucket", ("le", "2.0"), produce] == 3
@@ -94,7 +107,7 @@ def test_gauges_are_read_at_each_scrape():
     led = [1]
     metrics.gauge("kafka_server_replicamanager_leadercount", lambda: len(led))
     metrics.gauges(
-        "kafka_server_socket_server_metrics_connection_count", lambda: [(("PLAINTEXT",), 7)]
+        "kafka_server_socket_server_metrics_connection_count", lambda: [(("PLAINTEXT", "0"), 7)]
     )
     led.append(2)
 
@@ -102,7 +115,7 @@ def test_gauges_are_read_at_each_scrape():
 
     assert samples[("kafka_server_replicamanager_leadercount",)] == 2
     name = "kafka_server_socket_server_metrics_connection_count"
-    assert samples[name, ("listener", "PLAINTEXT")] == 7
+    assert samples[name, ("listener", "PLAINTEXT"), ("networkProcessor", "0")] == 7
     assert (
         "kafka_server_replicamanager_partitioncount",
     ) not in samples  # no function is registered
@@ -176,3 +189,140 @@ def test_iterations_of_the_event_loop_are_a_histogram_with_a_maximum():
     assert samples[("odradek_loop_busy_ms_count",)] == 4
     assert samples[("odradek_loop_busy_ms_sum",)] == 72.7
     assert samples[("odradek_loop_busy_ms_max",)] == 70
+
+
+class Clock:
+    def __init__(self):
+        self.now_ms = 0
+
+    def __call__(self):
+        return self.now_ms
+
+
+def test_a_request_s_time_is_divided_into_phases_as_summaries_with_kafka_s_percentiles():
+    clock = Clock()
+    metrics = BrokerMetrics({0: "Produce"}, monotonic_ms=clock)
+    for _ in range(99):
+        metrics.requests.answered(0, 9, 0)
+    metrics.requests.answered(0, 9, 100, queue_ms=20, remote_ms=70, throttle_ms=400)
+    metrics.requests.sent(0, 50)
+
+    samples = scraped(metrics)
+
+    def time(phase, suffix="", *labels):
+        name = f"kafka_network_requestmetrics_{phase}timems{suffix}"
+        return samples[name, *sorted((("request", "Produce"), *labels))]
+
+    sums = {
+        phase: time(phase, "_sum")
+        for phase in ("total", "requestqueue", "local", "remote", "responsesend", "throttle")
+    }
+    assert sums == {"total": 100, "requestqueue": 20, "local": 10, "remote": 70,
+                    "responsesend": 50, "throttle": 400}  # fmt: skip
+    assert time("remote", "_count") == time("responsequeue", "_count") == 100
+    assert time("remote", "", ("quantile", "0.95")) < 1
+    assert 50 < time("remote", "", ("quantile", "0.999")) <= 100
+
+
+def test_percentiles_are_of_the_last_minute():
+    clock = Clock()
+    metrics = BrokerMetrics({0: "Produce"}, monotonic_ms=clock)
+    name = "kafka_network_requestmetrics_totaltimems"
+    median = (name, ("quantile", "0.50"), ("request", "Produce"))
+    metrics.requests.answered(0, 9, 5_000)
+    medians = []
+    for _ in range(10):
+        clock.now_ms += 15_000
+        medians.append(scraped(metrics)[median])
+        metrics.requests.answered(0, 9, 0)
+
+    assert medians[0] > 2_000
+    assert medians[-1] < 1
+
+
+def test_a_quantile_is_interpolated_in_its_bucket():
+    counts = [0] * (len(BUCKETS_MS) + 1)
+    assert quantile_of(counts, 0.5) == 0
+    counts[BUCKETS_MS.index(10)] = 10
+    assert quantile_of(counts, 0.5) == 7.5
+    counts[-1] = 90
+    assert quantile_of(counts, 0.5) == BUCKETS_MS[-1]
+
+
+def test_what_was_read_earlier_is_about_a_minute_old():
+    recent = Recent(0, 0)
+    spans = [recent.earlier(now_s * 1000, now_s)[0] // 1000 for now_s in range(0, 300, 5)]
+    assert spans[:13] == list(range(0, 65, 5))
+    assert all(60 <= span < 80 for span in spans[13:])
+
+
+def test_fetches_of_consumers_and_followers_are_counted_separately_and_together():
+    metrics = BrokerMetrics({1: "Fetch"})
+    metrics.requests.answered(FETCH_CONSUMER, 17, 3)
+    metrics.requests.answered(FETCH_FOLLOWER, 17, 4)
+
+    samples = scraped(metrics)
+
+    name = "kafka_network_requestmetrics_requests_total"
+    counts = {
+        kind: samples[name, ("request", kind), ("version", "17")]
+        for kind in ("Fetch", "FetchConsumer", "FetchFollower")
+    }
+    assert counts == {"Fetch": 2, "FetchConsumer": 1, "FetchFollower": 1}
+    total = "kafka_network_requestmetrics_totaltimems_sum"
+    assert samples[total, ("request", "Fetch")] == 7
+
+
+def test_errors_are_counted_by_request_and_error():
+    metrics = BrokerMetrics({0: "Produce"})
+    metrics.requests.errors[0, ErrorCode.NOT_ENOUGH_REPLICAS] += 2
+
+    name = "kafka_network_requestmetrics_errors_total"
+    assert scraped(metrics)[name, ("error", "NOT_ENOUGH_REPLICAS"), ("request", "Produce")] == 2
+
+
+def test_idle_percentages_are_the_event_loop_s_share_of_the_last_minute():
+    clock = Clock()
+    metrics = BrokerMetrics(monotonic_ms=clock)
+    clock.now_ms = 10_000
+    metrics.loop.turn(2_500)
+
+    samples = scraped(metrics)
+
+    assert samples["kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",] == 0.75
+    assert samples["kafka_network_socketserver_networkprocessoravgidle_percent",] == 0.75
+    processor = ("networkProcessor", "0")
+    assert samples["kafka_network_processor_idle_percent", processor] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_open"),
+    [
+        ("", False),
+        ("text/plain;version=0.0.4;q=0.5,*/*;q=0.1", False),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", True),
+    ],
+)
+def test_the_accept_header_chooses_the_format(accept, is_open):
+    assert (content_type(accept) == OPENMETRICS_TYPE) is is_open
+
+
+def test_openmetrics_has_the_same_samples():
+    metrics = BrokerMetrics({0: "Produce"})
+    metrics.requests.answered(0, 9, 3)
+    metrics.topic('b"\\\n').produced(1, 50)
+    metrics.watch_partitions(
+        lambda: range(3), lambda n: PartitionNumbers("t", n, 0, 1, 0, 0, leader=1)
+    )
+    text = b"".join(text_pieces(metrics, OPENMETRICS_TYPE)).decode()
+
+    names = {
+        (sample.name, *sorted(sample.labels.items()))
+        for family in openmetrics_families(text)
+        for sample in family.samples
+    }
+
+    assert names == scraped(metrics).keys()
+    assert text.endswith("# EOF\n")
+    bytes_in = "kafka_server_brokertopicmetrics_bytesin_total"
+    assert (bytes_in, ("topic", 'b"\\\n')) in names

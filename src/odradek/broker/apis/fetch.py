@@ -28,7 +28,7 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, divergence
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
-from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.broker.serving.purgatory import DataRequest, Purgatory
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Session
 from odradek.config.broker import BrokerConfig
@@ -39,7 +39,7 @@ from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
-from odradek.obs.metrics import BrokerMetrics
+from odradek.obs.metrics import FETCH_CONSUMER, FETCH_FOLLOWER, BrokerMetrics
 from odradek.replica.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -299,15 +299,15 @@ class FetchApi:
         topics: dict[bytes | str, list[PartitionData]] = {}
         for wanted, answer in reading.sent():
             topics.setdefault(wanted.key[0], []).append(answer)
+            if answer.error_code:
+                self._metrics.requests.errors[ApiKey.FETCH, answer.error_code] += 1
             if answer.records and is_follower:
                 self._count_replicated(wanted, len(answer.records))
             if answer.records and not is_follower and isinstance(wanted.target, Partition):
                 name = wanted.target.topic_partition.topic
                 self._metrics.topic(name).fetched(len(answer.records))
         self._metrics.fetched(reading.bytes, follower=is_follower)
-        self._metrics.requests.answered(
-            ApiKey.FETCH, header.api_version, self.monotonic_ms() - call.started_ms
-        )
+        self._count(call)
         return encode_fetch_response(
             header.correlation_id,
             header.api_version,
@@ -328,9 +328,7 @@ class FetchApi:
             self.sessions.close(fetcher.id)
             fetcher.id = NO_SESSION
         self._throttle(call.connection, throttle_ms)
-        self._metrics.requests.answered(
-            ApiKey.FETCH, header.api_version, self.monotonic_ms() - call.started_ms
-        )
+        self._count(call, throttle_ms)
         return encode_fetch_response(
             header.correlation_id,
             header.api_version,
@@ -338,6 +336,10 @@ class FetchApi:
             throttle_time_ms=throttle_ms,
             session_id=fetcher.id,
         )
+
+    def _count(self, call: "FetchCall", throttle_ms: int = 0) -> None:
+        kind = FETCH_FOLLOWER if call.fetcher.follower_id >= 0 else FETCH_CONSUMER
+        call.count(self._metrics.requests, kind, self.monotonic_ms(), throttle_ms)
 
     def _count_replicated(self, wanted: SessionPartition, count_bytes: int) -> None:
         quota, partition = self._throttle_replicas, wanted.target
@@ -360,13 +362,13 @@ class FetchApi:
         self._replicas.storage_failed(error)
 
 
-class FetchCall(Waiting):
+class FetchCall(DataRequest):
     """One fetch request, answered now or later."""
 
     __slots__ = (
-        "_allowed", "_api", "_bytes_max", "_bytes_min", "_slot", "_warmed", "connection",
-        "fetcher", "header", "request", "started_ms",
+        "_allowed", "_api", "_bytes_max", "_bytes_min", "_slot", "_warmed", "fetcher", "request",
     )  # fmt: skip
+    operation = "Fetch"
 
     def __init__(
         self,
@@ -376,12 +378,9 @@ class FetchCall(Waiting):
         request: FetchRequest,
         fetcher: Fetcher,
     ) -> None:
-        super().__init__()
-        self.connection = connection
-        self.header = header
+        super().__init__(connection, header)
         self.request = request
         self.fetcher = fetcher
-        self.started_ms = connection.active_ms
         self._api = api
         self._slot: ResponseSlot | None = None
         self._allowed: dict[str, bool] = {}

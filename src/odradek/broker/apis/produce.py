@@ -38,7 +38,7 @@ from odradek.broker.coordinators.txn_verification import Errors, Question
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.produce_rights import refuse_produce
-from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.broker.serving.purgatory import DataRequest, Purgatory
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Session
 from odradek.broker.serving.worker import Worker
@@ -46,7 +46,7 @@ from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.producer_state import Verification
 from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.clock import Clock, MonotonicMs, WallMs
+from odradek.model.clock import Clock, WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, ResponseSlot
@@ -148,7 +148,7 @@ class ProduceApi:
             if len(frame) > LARGE_BYTES:
                 return self._in_slices(LargeProduceCall(self, connection, header), position, frame)
             request = decode_unusual(frame, position, header.api_version)
-        call = ProduceCall(self, connection, header, connection.active_ms)
+        call = ProduceCall(self, connection, header)
         refusal = self._refusal(connection.session, header, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
@@ -226,9 +226,11 @@ class ProduceApi:
         throttle_ms = self.quotas.produced(call.connection.session, call.size_bytes)
         if throttle_ms:
             self.throttle(call.connection, throttle_ms)
-        self.metrics.requests.answered(
-            ApiKey.PRODUCE, call.header.api_version, self.clock.monotonic_ms() - call.started_ms
-        )
+        counted = self.metrics.requests
+        call.count(counted, ApiKey.PRODUCE, self.clock.monotonic_ms(), throttle_ms)
+        if call.failed:
+            codes = (answer.error_code for _, answers in call.topics for answer in answers)
+            counted.errors.update((ApiKey.PRODUCE, code) for code in codes if code)
         return throttle_ms
 
     # ------------------------------------------------------------------------ inside
@@ -736,26 +738,18 @@ class _Flush:
             call.connection.release()
 
 
-class ProduceCall(Waiting):
+class ProduceCall(DataRequest):
     """One produce request: its partitions' results, and how many are not committed."""
 
     __slots__ = (
-        "_api", "_waiting_for", "connection", "failed", "header", "pending", "response_slot",
-        "size_bytes", "started_ms", "topics", "unchecked", "unverified",
+        "_api", "_waiting_for", "failed", "pending", "response_slot", "size_bytes", "topics",
+        "unchecked", "unverified",
     )  # fmt: skip
+    operation = "Produce"
 
-    def __init__(
-        self,
-        api: ProduceApi,
-        connection: Connection,
-        header: RequestHeader,
-        started_ms: MonotonicMs,
-    ) -> None:
-        super().__init__()
+    def __init__(self, api: ProduceApi, connection: Connection, header: RequestHeader) -> None:
+        super().__init__(connection, header)
         self._api = api
-        self.connection = connection
-        self.header = header
-        self.started_ms = started_ms
         self.topics: list[tuple[str, list[ProducePartitionResult]]] = []
         self.size_bytes = 0
         self.failed = False
@@ -840,7 +834,7 @@ class LargeProduceCall(ProduceCall):
     __slots__ = ("_reserved_slot", "settled")
 
     def __init__(self, api: ProduceApi, connection: Connection, header: RequestHeader) -> None:
-        super().__init__(api, connection, header, connection.active_ms)
+        super().__init__(api, connection, header)
         self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pending = 1
         self.response_slot = self._reserved_slot = connection.later(self.abandoned)

@@ -128,7 +128,7 @@ class UsualProduce:
 
     def _call(self, connection: Connection, usual: OneBatch) -> ProduceCall:
         header = RequestHeader(_PRODUCE, *usual[:3])
-        return ProduceCall(self._produce, connection, header, connection.active_ms)
+        return ProduceCall(self._produce, connection, header)
 
     def _refuse(
         self, connection: Connection, usual: OneBatch, error: ApiError | StorageError | None

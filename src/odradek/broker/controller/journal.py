@@ -36,11 +36,13 @@ class DecisionJournal:
         self._wall_ms = wall_ms
         self._made_ms = wall_ms()
         self._numbered = 0
+        self.unclean_elections = 0
 
     def record(self, decision: Decision) -> None:
         """A decision, with its cause."""
         self._enter(decision)
         unclean = decision.verdict is Verdict.LEADER_ELECTED_UNCLEAN
+        self.unclean_elections += unclean
         log.log(logging.WARNING if unclean else logging.INFO, "%s", decision)
 
     def note(self, text: str) -> None:

@@ -27,7 +27,7 @@ from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.controller.election import ControllerElection, ControllerTerm
 from odradek.broker.controller.event_recorder import EventRecorder
 from odradek.broker.controller.log_end_reader import LogEndReader
-from odradek.broker.controller.notices import Notice
+from odradek.broker.controller.notices import Notice, by_size
 from odradek.broker.controller.protocols import ControllerOptions, Journal
 from odradek.broker.controller.store import SLICE, ControllerMovedError, ControllerStore, slices
 from odradek.controller.answers import (
@@ -78,7 +78,6 @@ from odradek.controller.events import (
     RebalanceDue,
     Stored,
     TopicsChanged,
-    TopicSeen,
     TopicsLoaded,
     TopicsRead,
     TopicsRemoved,
@@ -93,6 +92,7 @@ from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.model.trampoline import Trampoline
+from odradek.obs.metrics import Histogram
 
 FIRST_REBALANCE_SECONDS: Final = 5  # after a term has begun, as Apache Kafka has it
 DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
@@ -150,6 +150,7 @@ class ControllerShell:
         channels.fenced = lambda _: self.notice(Notice.CONTROLLER)
         channels.is_registered = self._is_registered
         self.term: ControllerTerm | None = None
+        self.store_ms = Histogram()  # of writing leaders and ISRs
         self._machine: Controller | None = None
         self._handle: Callable[[Event], list[Effect]] | None = None  # of `_machine`
         self._has_loaded = False
@@ -452,7 +453,7 @@ class ControllerShell:
         watch_deletions = Watch(self.notice, Notice.DELETIONS)
         deletions = await store.children(layout.DELETE_TOPICS, watch_deletions)
         for chunk in slices(names, SLICE):
-            for topics in _by_size(await store.topics(chunk, self._topic_watch)):
+            for topics in by_size(await store.topics(chunk, self._topic_watch), SLICE):
                 partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
                 await self._settle(TopicsLoaded(topics, await store.states(partitions)))
         moves = await store.reassignments(Watch(self.notice, Notice.REASSIGNMENTS))
@@ -568,7 +569,10 @@ class ControllerShell:
     ) -> Iterable[Event]:
         match effect:
             case StoreStates(proposals):
-                return map(Stored, slices(await store.store(proposals), SLICE))
+                began_s = asyncio.get_running_loop().time()
+                outcomes = await store.store(proposals)
+                self.store_ms.observe(1000 * (asyncio.get_running_loop().time() - began_s))
+                return map(Stored, slices(outcomes, SLICE))
             case ReadTopics(names):
                 return (TopicsRead(await store.topics(names, self._topic_watch)),)
             case WriteTopics(topics):
@@ -585,17 +589,6 @@ class ControllerShell:
             case _:
                 assert_never(effect)
         return ()
-
-
-def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
-    """The topics in groups of about as many partitions as may be worked on in one turn."""
-    group: list[TopicSeen] = []
-    for topic in topics:
-        group.append(topic)
-        if sum(len(seen.assignments) for seen in group) >= SLICE:
-            yield tuple(group)
-            group = []
-    yield tuple(group)
 
 
 async def _remove_requests(

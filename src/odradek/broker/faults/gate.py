@@ -34,6 +34,7 @@ class StoreGate:
 
     def __init__(self, store: Store, *, session_timeout_ms: int) -> None:
         self.on_session_lost: Callable[[], None] | None = None
+        self.counts = store.counts
         self._store = store
         self._session_timeout_ms = session_timeout_ms
         self._is_cut = False

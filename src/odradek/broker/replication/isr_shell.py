@@ -93,6 +93,7 @@ class IsrShell:
         self._asked: dict[tuple[bytes, int], _Asked] = {}
         self._running = False
         self._waits_for = ""
+        self.failed = 0  # changes that the controller refused
 
     def ask(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """Propose this ISR to the controller."""
@@ -193,6 +194,7 @@ class IsrShell:
             self._changed(len(isr) > len(leader.isr.committed))
             self._stored(partition, isr, answer.partition_epoch)
             return True
+        self.failed += 1
         log.info("%s: ISR %s: %s", partition.topic_partition, list(change.isr), error.name)
         if error in _REFUSED:
             partition.isr_refused()

@@ -14,7 +14,7 @@ A broken connection is made again after `replica.fetch.backoff.ms`.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError, framed
@@ -26,6 +26,7 @@ from odradek.log.slices import UnexpectedOffsetError
 from odradek.model.clock import Clock, MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.model.partition import TopicPartition
 from odradek.net.channel import Channel, Connector
 from odradek.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
@@ -85,13 +86,14 @@ class FetchOptions(NamedTuple):
 class _Followed:
     """One partition that is fetched, and in which leader epoch."""
 
-    __slots__ = ("is_asked", "is_held_back", "leader_epoch", "partition", "pause_ms")
+    __slots__ = ("is_asked", "is_held_back", "lag", "leader_epoch", "partition", "pause_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.is_asked = False  # a request has named it in this leader epoch
         self.is_held_back = False  # pausing after an error, or looking for the leader's offsets
+        self.lag = 0  # records below the leader's high watermark that were not fetched yet
         self.pause_ms = _FIRST_PAUSE_MS  # after the next error
 
 
@@ -129,6 +131,7 @@ class ReplicaFetcher:
         self._quota = quota  # for throttled partitions, shared by the fetchers of all leaders
         self.leader = leader
         self.problem: str | None = None  # why the last connection could not be made
+        self.fetched_bytes = 0  # of record batches
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._connector = connector
@@ -163,6 +166,15 @@ class ReplicaFetcher:
 
     def __len__(self) -> int:
         return len(self._followed)
+
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """The records below the leader's high watermark that are not here, of each partition."""
+        return ((each.partition.topic_partition, each.lag) for each in self._followed.values())
+
+    @property
+    def held_back(self) -> int:
+        """The number of partitions that are not fetched now because of an error."""
+        return len(self._aside)
 
     def follow(self, partition: Partition) -> None:
         """Fetch this partition from now on, or in its new leader epoch."""
@@ -382,6 +394,8 @@ class ReplicaFetcher:
                     log_start_offset=data.log_start_offset,
                     wall_ms=self._clock.wall_ms(),
                 )
+                followed.lag = max(0, data.high_watermark - held.leo)
+                self.fetched_bytes += len(data.records or b"")
                 if moved:
                     self._to_name[key] = followed
                     self._wait_for_disk(key, followed)

@@ -4,13 +4,14 @@ A partition whose leader is not in the metadata waits: it is fetched when the me
 leader's address.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_fetcher import ReplicaFetcher
 from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
+from odradek.model.partition import TopicPartition
 
 
 class ReplicaFetchers:
@@ -26,6 +27,7 @@ class ReplicaFetchers:
         self._leader_of: dict[Partition, int] = {}
         self._waiting: dict[Partition, None] = {}
         self._is_stopped = False
+        self._dropped_bytes = 0
 
     def follow(self, partition: Partition) -> None:
         """Fetch this partition, as soon as the metadata has its leader."""
@@ -73,6 +75,23 @@ class ReplicaFetchers:
         found = {leader: fetcher.problem for leader, fetcher in self._by_leader.items()}
         return {leader: problem for leader, problem in found.items() if problem is not None}
 
+    def lags(self) -> Iterator[tuple[int, TopicPartition, int]]:
+        """Leader, partition, and the records below its high watermark that are not here."""
+        for leader, fetcher in list(self._by_leader.items()):
+            for partition, lag in list(fetcher.lags()):
+                yield leader, partition, lag
+
+    @property
+    def held_back(self) -> int:
+        """The number of partitions that are not fetched now because of an error."""
+        return sum(fetcher.held_back for fetcher in self._by_leader.values())
+
+    @property
+    def fetched_bytes(self) -> int:
+        """Bytes of record batches fetched since the start."""
+        fetched = sum(fetcher.fetched_bytes for fetcher in self._by_leader.values())
+        return self._dropped_bytes + fetched
+
     def unanswered_since(self) -> dict[int, MonotonicMs]:
         """The leaders that have not answered a request yet, and when it was sent."""
         sent = {leader: fetcher.unanswered_since for leader, fetcher in self._by_leader.items()}
@@ -93,6 +112,7 @@ class ReplicaFetchers:
         if leader is not None:
             fetcher = self._by_leader.pop(leader, None)
             if fetcher is not None:
+                self._dropped_bytes += fetcher.fetched_bytes
                 fetcher.stop()
 
     def _point(self, leader: int) -> EndPoint | None:

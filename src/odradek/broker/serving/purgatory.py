@@ -7,11 +7,15 @@ requests are checked again. There is no timer for each request, and no scan.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
 from odradek.model.clock import MonotonicMs
+from odradek.net.connection import Connection
+from odradek.obs.metrics import RequestMetrics
+from odradek.wire.header import RequestHeader
 
 # A request expires at most this late: one timer serves all deadlines that fall into it.
 _TICK_MS: Final = 10
@@ -26,6 +30,7 @@ class Waiting:
     """A waiting request. Subclasses say what happens when its time is up."""
 
     __slots__ = ("done", "patient", "queued")
+    operation = "Other"  # by Kafka's name of its purgatory, where there is one
 
     def __init__(self) -> None:
         self.done = False
@@ -39,6 +44,33 @@ class Waiting:
     def look_again(self) -> None:
         """Something changed: answer if the condition is met now."""
         raise NotImplementedError
+
+
+class DataRequest(Waiting):
+    """A Produce or Fetch request, and when it was received, begun, and began to wait."""
+
+    __slots__ = ("begun_ms", "connection", "header", "started_ms", "waits_since_ms")
+
+    def __init__(self, connection: Connection, header: RequestHeader) -> None:
+        super().__init__()
+        self.connection = connection
+        self.header = header
+        self.started_ms = connection.active_ms
+        self.begun_ms = connection.begun_ms
+        self.waits_since_ms = MonotonicMs(0)  # 0: it has not waited
+
+    def count(
+        self, metrics: RequestMetrics, api_key: int, now_ms: MonotonicMs, throttle_ms: int = 0
+    ) -> None:
+        """Count it when it is answered."""
+        metrics.answered(
+            api_key,
+            self.header.api_version,
+            now_ms - self.started_ms,
+            queue_ms=self.begun_ms - self.started_ms,
+            remote_ms=now_ms - self.waits_since_ms if self.waits_since_ms else 0,
+            throttle_ms=throttle_ms,
+        )
 
 
 class Purgatory:
@@ -62,9 +94,16 @@ class Purgatory:
         """The number of waiting requests."""
         return len(self._heap) - self._finished
 
+    def by_operation(self) -> Counter[str]:
+        """The number of waiting requests, by what they are."""
+        return Counter(entry[2].operation for entry in self._heap if not entry[2].done)
+
     def wait(self, waiting: Waiting, timeout_ms: int) -> None:
         """Keep a request until it is finished, at most for `timeout_ms`."""
-        deadline_ms = self._monotonic_ms() + timeout_ms
+        monotonic_ms = self._monotonic_ms()
+        deadline_ms = monotonic_ms + timeout_ms
+        if isinstance(waiting, DataRequest):
+            waiting.waits_since_ms = monotonic_ms
         self._count += 1
         waiting.queued = True
         heappush(self._heap, (deadline_ms, self._count, waiting))

@@ -82,6 +82,14 @@ class RawRoute(NamedTuple):
     handle_usual: Callable[[Connection, memoryview], bool] | None = None
 
 
+class _Times(NamedTuple):
+    """When a request was received, began to be handled, and began to wait for others."""
+
+    received_ms: MonotonicMs
+    begun_ms: MonotonicMs
+    waits_since_ms: MonotonicMs | None = None
+
+
 class RequestLoop:
     """The `FrameHandler` of all listeners of one broker."""
 
@@ -128,6 +136,11 @@ class RequestLoop:
             listener=connection.listener,
             security_protocol=self._security_protocols.get(connection.listener, "PLAINTEXT"),
         )
+        connection.sent_late = self._sent_late
+
+    def _sent_late(self, connection: Connection, took_ms: int) -> None:
+        """The client has read what waited for it: responses of the API that it last used."""
+        self._metrics.sent(connection.session.api_key, took_ms)
 
     def disconnected(self, connection: Connection) -> None:
         """Do nothing: all state of a client is in its session."""
@@ -239,18 +252,24 @@ class RequestLoop:
         decode = decoder(message_class, header.api_version)
         body, _ = decode(own, position, _elements_max(header.api_key))
         request = Request(header, connection.session, body)
-        started_ms = connection.active_ms
+        times = _Times(connection.active_ms, connection.begun_ms)
         try:
             answer = route.handle(request)
             if not inspect.isawaitable(answer):
-                connection.respond([self._encoded(connection, request, answer, started_ms)])
+                connection.respond([self._encoded(connection, request, answer, times)])
                 return
         except Exception as error:  # one request must not end the broker
             self._failed(connection, connection.later(), request, error)
             return
         slot = connection.later()
         task = self._tasks.start(
-            self._finish(connection, slot, request, answer, started_ms),
+            self._finish(
+                connection,
+                slot,
+                request,
+                answer,
+                times._replace(waits_since_ms=self._monotonic_ms()),
+            ),
             APIS[header.api_key].name,
         )
         if inspect.iscoroutine(answer):
@@ -263,10 +282,10 @@ class RequestLoop:
         slot: ResponseSlot,
         request: Request,
         answer: Awaitable[Message | Encoded],
-        started_ms: int,
+        times: _Times,
     ) -> None:
         try:
-            chunk = self._encoded(connection, request, await answer, started_ms)
+            chunk = self._encoded(connection, request, await answer, times)
         except Exception as error:  # one request must not end the broker
             self._failed(connection, slot, request, error)
             return
@@ -299,7 +318,7 @@ class RequestLoop:
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> None:
         """Handle it in slices; the connection's next request waits until it has acted."""
-        slot, started_ms = connection.later(), connection.active_ms
+        slot, times = connection.later(), _Times(connection.active_ms, connection.begun_ms)
         connection.hold()
         if len(frame) > KEPT_BYTES:
             connection.keep_frame()
@@ -307,7 +326,7 @@ class RequestLoop:
         else:
             own = memoryview(bytes(frame))
         self._tasks.start(
-            self._large(connection, slot, header, position, own, started_ms),
+            self._large(connection, slot, header, position, own, times),
             APIS[header.api_key].name,
         )
 
@@ -318,7 +337,7 @@ class RequestLoop:
         header: RequestHeader,
         position: int,
         own: memoryview,
-        started_ms: int,
+        times: _Times,
     ) -> None:
         route = self._routes[header.api_key]
         request = Request(header, connection.session, None)
@@ -344,7 +363,7 @@ class RequestLoop:
             del body
             request = request._replace(body=None)
             await self._turns.next()
-            message = self._counted(connection, request, message, started_ms)
+            message = self._counted(connection, request, message, times)
             encoded = await self._turns.run(_encoding(message, header.api_version))
         except MalformedRequestError as error:
             connection.refuse(str(error))
@@ -392,10 +411,10 @@ class RequestLoop:
     # ------------------------------------------------------------------------ answers
 
     def _encoded(
-        self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
+        self, connection: Connection, request: Request, message: Message | Encoded, times: _Times
     ) -> bytes:
         header = request.header
-        message = self._counted(connection, request, message, started_ms)
+        message = self._counted(connection, request, message, times)
         body = (
             message.body
             if isinstance(message, Encoded)
@@ -404,7 +423,7 @@ class RequestLoop:
         return _frame_of(header, body)
 
     def _counted(
-        self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
+        self, connection: Connection, request: Request, message: Message | Encoded, times: _Times
     ) -> Message | Encoded:
         """Count an answer, and put the client's throttle time into it."""
         header = request.header
@@ -414,8 +433,19 @@ class RequestLoop:
         if throttle_ms:
             self.throttle(connection, throttle_ms)
             message = _throttled(message, throttle_ms)
-        took_ms = self._monotonic_ms() - started_ms
-        self._metrics.answered(header.api_key, header.api_version, took_ms)
+        now_ms = self._monotonic_ms()
+        took_ms = now_ms - times.received_ms
+        self._metrics.answered(
+            header.api_key,
+            header.api_version,
+            took_ms,
+            queue_ms=times.begun_ms - times.received_ms,
+            remote_ms=0 if times.waits_since_ms is None else now_ms - times.waits_since_ms,
+            throttle_ms=throttle_ms,
+        )
+        error = getattr(message, "error_code", 0)
+        if error:
+            self._metrics.errors[header.api_key, error] += 1
         if took_ms >= self._slow_ms and header.api_key not in WAITING:
             self._log_slow(connection, header, took_ms)
         return message
@@ -451,6 +481,7 @@ class RequestLoop:
             connection.close()
             return
         message.error_code = code
+        self._metrics.errors[header.api_key, code] += 1
         if hasattr(message, "error_message"):
             message.error_message = error.message if isinstance(error, ApiError) else None
         body = encoder(type(message), header.api_version)(message)

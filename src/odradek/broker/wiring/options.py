@@ -10,10 +10,13 @@ from odradek.broker.serving.tls_listeners import TlsListeners
 from odradek.broker.world import World
 from odradek.config.broker import BROKER_OPTIONS, LISTENER_PREFIX, BrokerConfig
 from odradek.group.options import GroupOptions
+from odradek.log.disk import StorageError
+from odradek.log.log_config import LogHost
 from odradek.model.errors import StartupError
 from odradek.net.connection import FrameHandler
 from odradek.net.server import ConnectionLimits, Server
 from odradek.net.turns import Turns
+from odradek.obs.metrics import BrokerMetrics
 from odradek.quota.connections import UNLIMITED, ConnectionRates
 from odradek.replica.selector import LEADER, RACK_AWARE
 from odradek.replica.throttle import ReplicationQuota
@@ -51,6 +54,23 @@ class CurrentControllerOptions:
     @property
     def rebalance_percentage(self) -> int:
         return self._config().leader_imbalance_per_broker_percentage
+
+
+def log_host_of(
+    config: BrokerConfig,
+    world: World,
+    metrics: BrokerMetrics,
+    failed: Callable[[StorageError], None],
+) -> LogHost:
+    """What the logs need from the broker; `failed` takes a log directory offline."""
+    return LogHost(
+        disk=world.disk,
+        clock=world.clock,
+        call_later=world.loop.call_later,
+        failed=failed,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        flush_ms=metrics.flush_ms,
+    )
 
 
 def client_quotas_of(config: BrokerConfig, world: World) -> ClientQuotas:

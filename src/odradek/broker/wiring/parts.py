@@ -35,12 +35,13 @@ from odradek.broker.controller_requests import ControllerRequests
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.broker.coordinators.coordinator_log import CoordinatorTopic, coordinator_partition
 from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.coordinators.leader_ends import LeaderEnds
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.coordinators.txn_markers import TransactionMarkers
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.gauges import publish, publish_authentication, publish_quotas
+from odradek.broker.gauges import publish
 from odradek.broker.incidents import Incidents
 from odradek.broker.replication.fetching import last_fetches
 from odradek.broker.replication.isr_shell import IsrShell
@@ -73,6 +74,7 @@ from odradek.broker.wiring.options import (
     fetch_options_of,
     group_options_of,
     limits_of,
+    log_host_of,
     replication_quotas_of,
     security_protocols_of,
     server_of,
@@ -88,7 +90,6 @@ from odradek.config.broker import BrokerConfig
 from odradek.coord.store import Check
 from odradek.group.machine import GroupMachine
 from odradek.log.disk import StorageError
-from odradek.log.log_config import LogHost
 from odradek.log.logs import Logs
 from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
@@ -100,7 +101,7 @@ from odradek.record.compression import Codec
 from odradek.replica.leader import LeaderReplica
 from odradek.replica.selector import RACK_AWARE, nearest
 from odradek.txn.machine import TransactionMachine
-from odradek.wire.api_keys import APIS
+from odradek.wire.api_keys import API_NAMES
 
 if TYPE_CHECKING:
     from odradek.broker.http import Health
@@ -142,14 +143,13 @@ class BrokerParts:
         self._make_data_apis()
         self._make_server()
         self._make_background()
-        publish(self)
-        publish_quotas(self)
-        publish_authentication(self)
+        self.group_ends = LeaderEnds(self._neighbours.ask_log_ends, self.metadata, self.tasks)
+        publish(self, world.store)
 
     def _make_base(self) -> None:
         world, config, clock = self._world, self.config, self._world.clock
         self.tasks = Tasks(world.loop, self.task_failed)
-        self.metrics = BrokerMetrics({int(key): api.name for key, api in APIS.items()})
+        self.metrics = BrokerMetrics(API_NAMES, monotonic_ms=clock.monotonic_ms)
         self.incidents = Incidents(clock.wall_ms)
         self.turns = Turns(world.loop, clock.monotonic_ms)
         self.tls = tls_listeners_of(world, self.turns, lambda: self.requests)
@@ -160,13 +160,7 @@ class BrokerParts:
         self.settings = TopicSettingsBook(
             config, changed=lambda topic: self.replicas.topic_config_changed(topic)
         )
-        host = LogHost(
-            disk=world.disk,
-            clock=clock,
-            call_later=world.loop.call_later,
-            failed=lambda error: self.logs.failed(error),
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
+        host = log_host_of(config, world, self.metrics, lambda error: self.logs.failed(error))
         self.logs = Logs(
             config.log_dirs,
             host,

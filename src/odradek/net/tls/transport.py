@@ -24,7 +24,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final, cast
 
-from odradek.net.connection import Chunk
+from odradek.net.outgoing import Chunk
 
 # Received in one call if the connection has no more room than that; one that receives large frames
 # has. So at most this, and a part of a record of TLS, waits while the connection is paused.

@@ -21,6 +21,7 @@ class FakeFetcher:
         self.followed = []
         self.stopped = False
         self.checked = 0
+        self.fetched_bytes = 7
 
     def __len__(self):
         return len(self.followed)

@@ -12,6 +12,7 @@ from odradek.broker.admin.topic_maker import MADE_AT_ONCE
 from odradek.broker.serving.parts import PART
 from odradek.broker.serving.request_loop import Route
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.obs.metrics import FETCH_CONSUMER
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import encoder
 from odradek.wire.header import encode_request_header
@@ -270,7 +271,7 @@ def test_what_was_answered_is_counted_by_api_and_version():
         topic = live.broker.metrics.topic("t")
 
         assert apis[ApiKey.PRODUCE].versions == {9: 4}
-        assert apis[ApiKey.FETCH].versions == {12: 1}
+        assert apis[FETCH_CONSUMER].versions == {12: 1}
         assert apis[ApiKey.CREATE_TOPICS].versions == {7: 1}
         assert (topic.messages_in, topic.produces, topic.fetches) == (4, 4, 1)
         assert topic.bytes_in == topic.bytes_out == live.log().size_bytes

@@ -1,0 +1,191 @@
+"""Queries of published dashboards and alert rules for Kafka, and which of them have no data here.
+
+Expressions are facts about what a dashboard asks for; labels that a scrape adds (job, instance,
+namespace ...) are left out. `relabelled` are the rules of docs/metrics.md for dashboards whose
+exporter uses other names; `without_data` says of each missing metric why.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+JVM = "there is no Java virtual machine"
+KUBERNETES = "of Kubernetes, not of the broker"
+OTHER_RULES = "a rate of Java's, which Kafka's documentation advises against: use the counter"
+
+
+class Dashboard(NamedTuple):
+    """A dashboard, and what is known about its queries."""
+
+    name: str
+    expressions: tuple[str, ...]
+    relabelled: tuple[tuple[str, str], ...] = ()
+    without_data: Mapping[str, str] = MappingProxyType({})
+
+
+NO_RULES = ()
+# Of docs/metrics.md: a regular expression for a whole name, and what is made of it.
+CONFLUENT_RULES = (
+    (r"kafka_(.*_(?:requestmetrics|brokertopicmetrics|replicamanager|controllerstats)_.*)_total",
+     r"kafka_${1}persec"),
+    (r"kafka_(.*)idle_percent", r"kafka_${1}idlepercent"),
+    (r"kafka_server_socket_server_metrics_(.*)", r"kafka_server_socketservermetrics_${1}"),
+)  # fmt: skip
+SNAKE_RULES = (
+    (r"kafka_server_replicamanager_(.*)", r"kafka_server_replica_manager_${1}"),
+    (r"kafka_controller_kafkacontroller_(.*)", r"kafka_controller_${1}"),
+    (r"kafka_network_socketserver_networkprocessoravgidle_percent",
+     r"kafka_network_socket_server_processor_avg_idle_percent"),
+)  # fmt: skip
+
+_PHASES = ("requestqueue", "local", "remote", "responsequeue", "responsesend")
+_GROUP_STATES = ("stable", "preparingrebalance", "dead", "completingrebalance", "empty")
+
+DASHBOARDS = (
+    Dashboard(
+        "Grafana 7589, Kafka Exporter Overview",
+        (
+            'sum(rate(kafka_topic_partition_current_offset{topic=~"$topic"}[2m])) by (topic)',
+            'sum(kafka_consumergroup_lag{topic=~"$topic"}) by (consumergroup, topic)',
+            'sum(delta(kafka_topic_partition_current_offset{topic=~"$topic"}[5m])/5) by (topic)',
+            "sum(kafka_consumergroup_lag) by (consumergroup)",
+            (
+                'sum(delta(kafka_consumergroup_current_offset{topic=~"$topic"}[5m])/5)'
+                " by (consumergroup, topic)"
+            ),
+            'sum by(topic) (kafka_topic_partitions{topic=~"$topic"})',
+        ),
+    ),
+    Dashboard(
+        "Strimzi Kafka Exporter",
+        (
+            'count(kafka_topic_partitions{topic=~"$topic"})',
+            'sum(kafka_topic_partition_replicas{topic=~"$topic"})',
+            'sum(kafka_topic_partition_in_sync_replica{topic=~"$topic"})',
+            'sum(kafka_topic_partition_under_replicated_partition{topic=~"$topic"})',
+            'sum(kafka_cluster_partition_atminisr{topic=~"$topic"})',
+            'sum(kafka_cluster_partition_underminisr{topic=~"$topic"})',
+            'sum(kafka_topic_partition_leader_is_preferred{topic=~"$topic"} < bool 1)',
+        ),
+    ),
+    Dashboard(
+        "Strimzi, alert rules of Kafka and its exporter",
+        (
+            "kubelet_volume_stats_available_bytes * 100 / kubelet_volume_stats_capacity_bytes < 15",
+            "kafka_server_replicamanager_underreplicatedpartitions > 0",
+            "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
+            "sum(kafka_controller_kafkacontroller_offlinepartitionscount) > 0",
+            "kafka_server_replicamanager_underminisrpartitioncount > 0",
+            "kafka_log_logmanager_offlinelogdirectorycount > 0",
+            "kafka_topic_partition_under_replicated_partition > 0",
+            "kafka_consumergroup_lag > 1000",
+            "changes(kafka_topic_partition_current_offset[10m]) == 0",
+        ),
+        without_data=dict.fromkeys(
+            ("kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"),
+            KUBERNETES,
+        ),
+    ),
+    Dashboard(
+        "Confluent, Kafka cluster (jmx-monitoring-stacks)",
+        (
+            "count(kafka_server_replicamanager_leadercount)",
+            "kafka_controller_kafkacontroller_activecontrollercount > 0",
+            "sum(kafka_controller_kafkacontroller_preferredreplicaimbalancecount)",
+            "sum(kafka_controller_kafkacontroller_globaltopiccount)",
+            "sum(rate(kafka_network_requestmetrics_requestspersec[5m]))",
+            "sum(kafka_log_log_size)",
+            "sum(kafka_server_replicamanager_partitioncount)",
+            "sum(kafka_server_replicamanager_underreplicatedpartitions)",
+            "sum(kafka_cluster_partition_underminisr)",
+            "sum(kafka_controller_kafkacontroller_offlinepartitionscount)",
+            "sum(rate(kafka_server_brokertopicmetrics_bytesinpersec[5m]))",
+            "sum(rate(kafka_server_brokertopicmetrics_bytesoutpersec[5m]))",
+            "irate(process_cpu_seconds_total[5m])",
+            "sum without(area)(jvm_memory_bytes_used)",
+            "sum without(gc)(irate(jvm_gc_collection_seconds_sum[5m]))",
+            "sum without(topic) (rate(kafka_server_brokertopicmetrics_messagesinpersec[5m]))",
+            "1-kafka_network_socketserver_networkprocessoravgidlepercent",
+            "1-kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total",
+            'rate(kafka_network_requestmetrics_errorspersec{error!="NONE"}[5m])',
+            "sum(kafka_server_socketservermetrics_connection_count) by (listener)",
+            "sum(kafka_server_socketservermetrics_connection_creation_rate) by (listener)",
+            "sum(kafka_server_socketservermetrics_connection_close_rate) by (listener)",
+            "rate(kafka_server_replicamanager_isrshrinkspersec[5m])",
+            "rate(kafka_server_replicamanager_isrexpandspersec[5m])",
+            *(
+                f'kafka_network_requestmetrics_{phase}timems{{quantile=~"0.99",request="{request}"}}'
+                for phase in _PHASES
+                for request in ("Produce", "Fetch", "FetchFollower")
+            ),
+            "kafka_coordinator_group_groupmetadatamanager_numgroups",
+            *(
+                f"sum(kafka_coordinator_group_groupmetadatamanager_numgroups{state})"
+                for state in _GROUP_STATES
+            ),
+            "sum(kafka_server_brokertopicmetrics_producemessageconversionspersec)",
+            "sum(kafka_server_brokertopicmetrics_fetchmessageconversionspersec)",
+            (
+                "sum(kafka_server_socketservermetrics_connections)"
+                " by (clientSoftwareName,clientSoftwareVersion)"
+            ),
+        ),
+        relabelled=CONFLUENT_RULES,
+        without_data={
+            "jvm_memory_bytes_used": JVM,
+            "jvm_gc_collection_seconds_sum": JVM,
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total": (
+                "a name of one version of its rules; the same number is in ...idlepercent"
+            ),
+            "kafka_server_brokertopicmetrics_producemessageconversionspersec": (
+                "conversions of old message formats are not counted"
+            ),
+            "kafka_server_brokertopicmetrics_fetchmessageconversionspersec": (
+                "conversions of old message formats are not counted"
+            ),
+        },
+    ),
+    Dashboard(
+        "Grafana 721, Kafka Overview (a copy with `persec` names: health and system)",
+        (
+            "sum(kafka_controller_kafkacontroller_activecontrollercount)",
+            "count(kafka_server_replicamanager_leadercount)",
+            "sum(kafka_controller_controllerstats_uncleanleaderelectionspersec)",
+            "sum(kafka_controller_kafkacontroller_preferredreplicaimbalancecount)",
+            'sum(rate(kafka_server_brokertopicmetrics_bytesinpersec{topic!=""}[1m]))',
+            'sum(rate(kafka_server_brokertopicmetrics_bytesoutpersec{topic!=""}[1m]))',
+            "sum(kafka_controller_kafkacontroller_offlinepartitionscount)",
+            "sum(kafka_server_replicamanager_underreplicatedpartitions)",
+            "sum(kafka_cluster_partition_underminisr)",
+            "sum(kafka_server_replicamanager_partitioncount)",
+            "irate(process_cpu_seconds_total[1m])*100",
+        ),
+        relabelled=CONFLUENT_RULES,
+    ),
+    Dashboard(
+        "Grafana 11962, Kafka Metrics (a copy: cluster health and latency)",
+        (
+            "sum(kafka_server_replica_manager_leadercount)",
+            "sum(kafka_controller_activecontrollercount{})",
+            "sum(kafka_controller_globaltopiccount{})",
+            "sum(kafka_server_replica_manager_underreplicatedpartitions{})",
+            "sum(kafka_server_replica_manager_partitioncount{})",
+            "sum(kafka_controller_offlinepartitionscount{})",
+            "sum(rate(kafka_server_broker_topic_metrics_messagesinpersec_rate{}[1m]))",
+            "count(kafka_cluster_partition_replicascount <= 1)",
+            "100 - (kafka_network_socket_server_processor_avg_idle_percent{}*100)",
+            "100 - rate(kafka_server_request_handler_avg_idle_percent[1m]) / 10000000",
+            'avg(kafka_network_request_metrics_time_ms{request="Produce"}) by (request)',
+        ),
+        relabelled=SNAKE_RULES,
+        without_data={
+            "kafka_server_broker_topic_metrics_messagesinpersec_rate": OTHER_RULES,
+            "kafka_server_request_handler_avg_idle_percent": (
+                "it computes with nanoseconds of a counter; here the share is a gauge"
+            ),
+            "kafka_network_request_metrics_time_ms": (
+                "one metric with a label `aggregate` for all of Java's averages and percentiles"
+            ),
+        },
+    ),
+)
