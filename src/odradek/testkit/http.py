@@ -177,7 +177,7 @@ class KitServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_address[1]}"
 
 
-class _RefusedError(Exception):
+class _RequestRefusedError(Exception):
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
@@ -201,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._check()
             status, answer = work()
-        except _RefusedError as refused:
+        except _RequestRefusedError as refused:
             status, answer = refused.status, {"error": str(refused)}
             self.close_connection = True  # a body may not have been read
         body = json.dumps(answer).encode() + b"\n"
@@ -220,13 +220,13 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             name = None
         if name not in _NAMES:
-            raise _RefusedError(421, f"not served under the name {host}")
+            raise _RequestRefusedError(421, f"not served under the name {host}")
         if self.headers.get("Origin") is not None:
-            raise _RefusedError(403, "requests of web pages are refused")
+            raise _RequestRefusedError(403, "requests of web pages are refused")
 
     def _get(self) -> tuple[int, object]:
         if self.path != "/":
-            raise _RefusedError(404, "GET / describes the cluster; verbs are called by POST")
+            raise _RequestRefusedError(404, "GET / describes the cluster; verbs are called by POST")
         return 200, self.server.verbs.describe()
 
     def _post(self) -> tuple[int, object]:
@@ -245,16 +245,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _arguments(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
-            raise _RefusedError(415, "the content type must be application/json")
+            raise _RequestRefusedError(415, "the content type must be application/json")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
-            raise _RefusedError(411, "a Content-Length is needed")
+            raise _RequestRefusedError(411, "a Content-Length is needed")
         if int(length) > BODY_BYTES_MAX:
-            raise _RefusedError(413, f"a body has at most {BODY_BYTES_MAX} bytes")
+            raise _RequestRefusedError(413, f"a body has at most {BODY_BYTES_MAX} bytes")
         try:
             arguments = json.loads(self.rfile.read(int(length)) or b"{}")
         except ValueError as error:
-            raise _RefusedError(400, f"the body is not JSON: {error}") from None
+            raise _RequestRefusedError(400, f"the body is not JSON: {error}") from None
         if not isinstance(arguments, dict):
-            raise _RefusedError(400, "the body must be an object with the arguments by name")
+            raise _RequestRefusedError(400, "the body must be an object with the arguments by name")
         return arguments
