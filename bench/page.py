@@ -1,21 +1,32 @@
 """How fluent the page is with a large cluster, whose facts are invented.
 
     ./run bench page [--brokers 100] [--topics 200] [--partitions 50] [--seconds 4]
+    ./run bench page --cost [--brokers 3] [--seconds 60]
 
 The page of a cluster of so many brokers and topics, and of one topic with all partitions together,
 in Debian's chromium: the time until a view is there, the bytes it weighs, the frames a second while
-it is scrolled, the bytes of the changes that are pushed, and how long the server renders it. The
-facts change every second. What collecting costs a broker is not part of it.
+it is scrolled, and the bytes of the changes that are pushed. The facts change every second. What
+collecting costs a broker is not part of it.
+
+With --cost: the processor time of the brokers of a real cluster, first without the page, then while
+one viewer has Now and a topic open, and then with each other view, in turn.
 
 One JSON line is appended to bench/results/page.jsonl.
 """
 
 import asyncio
 import json
+import os
+import pathlib
 import random
 import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+import urllib.request
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -131,22 +142,46 @@ def served(invented: Invented) -> tuple[str, Any]:
     return f"http://127.0.0.1:{bound.getsockname()[1]}/", server
 
 
+class Viewer(threading.Thread):
+    """Reads the stream of a view, as an open page does; `sizes` are those of its events."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.sizes: list[int] = []
+        self._request = urllib.request.Request(url, headers={"accept": "text/event-stream"})
+        self._is_closed = False
+
+    def run(self) -> None:
+        with urllib.request.urlopen(self._request) as answer:
+            for line in answer:
+                if line.startswith(b"data: "):
+                    self.sizes.append(len(line))
+                if self._is_closed:
+                    return
+
+    def __enter__(self) -> "Viewer":
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._is_closed = True
+
+
 def measured(page: Any, url: str, seconds: int) -> dict[str, float]:
     """One view: from opening it to scrolling it while it changes."""
     sizes: list[float] = []
-    events: list[int] = []
     devtools = page.context.new_cdp_session(page)
     devtools.send("Network.enable")
     devtools.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
-    devtools.on(
-        "Network.eventSourceMessageReceived", lambda event: events.append(len(event["data"]))
-    )
     begun_s = time.monotonic()
     page.goto(url, wait_until="load")
     there_s = time.monotonic() - begun_s
     weight = sum(sizes)  # as transferred
     page.wait_for_timeout(1500)
     frames = page.evaluate(FRAMES, seconds)
+    with Viewer(url) as viewer:
+        page.wait_for_timeout(3_500)
+    events = viewer.sizes
     changes = events[1:]
     return {
         "there_s": round(there_s, 3),
@@ -163,8 +198,15 @@ def measured(page: Any, url: str, seconds: int) -> dict[str, float]:
 @click.option("--topics", default=200, show_default=True)
 @click.option("--partitions", default=50, show_default=True, help="Of each topic.")
 @click.option("--seconds", default=4, show_default=True, help="Of scrolling.")
-def main(*, brokers: int, topics: int, partitions: int, seconds: int) -> None:
+@click.option("--cost", is_flag=True, help="What the page costs the brokers of a real cluster.")
+def main(*, brokers: int, topics: int, partitions: int, seconds: int, cost: bool) -> None:
     """Open each view, append to the results, print."""
+    if cost:
+        given = click.get_current_context().get_parameter_source
+        is_default = given("brokers") == click.core.ParameterSource.DEFAULT
+        wait_s = 60 if given("seconds") == click.core.ParameterSource.DEFAULT else seconds
+        append({"cost": cost_of_views(3 if is_default else brokers, wait_s)})
+        return
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - ./run page installs it
 
     url, server = served(Invented(brokers, topics, partitions))
@@ -181,12 +223,83 @@ def main(*, brokers: int, topics: int, partitions: int, seconds: int) -> None:
             print(f"{name}: {found[name]}")
         browser.close()
     server.should_exit = True
-    line = {
-        "brokers": brokers,
-        "partitions": topics * partitions,
-        "views": found,
-        "machine": machine.describe(),
-    }
+    append({"brokers": brokers, "partitions": topics * partitions, "views": found})
+
+
+COST: dict[str, tuple[str, ...]] = {
+    "no page": (),
+    "Now and a topic": ("", "topics/orders"),
+    "topics": ("topics",),
+    "a broker": ("brokers/0",),
+    "groups": ("groups",),
+    "a group": ("groups/readers",),
+    "transactions": ("transactions",),
+    "moves": ("moves",),
+    "timeline": ("timeline",),
+    "access": ("access",),
+}
+
+
+def odradek(*arguments: str) -> str:
+    command = [sys.executable, "-m", "odradek", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def cpu_s(pids: list[int]) -> list[float]:
+    """The processor seconds of each process so far."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2] for pid in pids]
+    return [sum(map(int, each.split()[11:13])) / ticks for each in fields]
+
+
+def cost_of_views(brokers: int, seconds: int) -> dict[str, list[float]]:
+    """Percent of a processor that each broker takes while these views are open."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        where = ("--dir", f"{folder}/D")
+        servers = odradek("up", "--brokers", str(brokers), "--detach", *where).strip()
+        try:
+            pids = [b["pid"] for b in json.loads(odradek("status", "--json", *where))["brokers"]]
+            fill(servers, brokers)
+            command = [sys.executable, "-m", "odradek", "web", *where]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
+                url = (page.stdout.readline() if page.stdout else "").strip()
+                for name, views in COST.items():
+                    found[name] = busy(pids, [url + view for view in views], seconds)
+                    print(f"{name}: {found[name]} % of a processor for each broker")
+                page.terminate()
+        finally:
+            odradek("down", *where)
+    return found
+
+
+def busy(pids: list[int], urls: list[str], seconds: int) -> list[float]:
+    with ExitStack() as open_pages:
+        for url in urls:
+            open_pages.enter_context(Viewer(url))
+        time.sleep(5)  # the first collection opens the connections
+        before = cpu_s(pids)
+        time.sleep(seconds)
+        after = cpu_s(pids)
+    return [round((b - a) / seconds * 100, 2) for a, b in zip(before, after, strict=True)]
+
+
+def fill(servers: str, brokers: int) -> None:
+    """A topic of 12 partitions and a group that has read a part of it."""
+    server = ("--bootstrap-server", servers)
+    odradek("topics", *server, "--create", "--topic", "orders", "--partitions", "12",
+            "--replication-factor", str(min(3, brokers)))  # fmt: skip
+    tool = pathlib.Path(sys.executable).parent
+    subprocess.run([tool / "kafka-producer-perf-test", "--topic", "orders", "--num-records", "1000",
+                    "--record-size", "100", "--throughput", "-1", "--producer-props",
+                    f"bootstrap.servers={servers}"], check=True, capture_output=True)  # fmt: skip
+    subprocess.run([tool / "kafka-console-consumer", *server, "--topic", "orders", "--group",
+                    "readers", "--from-beginning", "--max-messages", "500"],
+                   check=True, capture_output=True)  # fmt: skip
+
+
+def append(line: dict[str, object]) -> None:
+    line["machine"] = machine.describe()
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -13,7 +13,7 @@ from tests.page.running import RunningPage, run
 def cluster(tmp_path_factory) -> Iterator[pathlib.Path]:
     """Three brokers with racks, and the topic `orders` with records."""
     path = tmp_path_factory.mktemp("page") / "D"
-    run("up", "--brokers", "3", "--racks", "a,b,c", "--dir", path, "--detach")
+    run("up", "--brokers", "3", "--racks", "a,b,c", "--dir", path, "--detach", "--faults")
     yield path
     run("down", "--dir", path)
 

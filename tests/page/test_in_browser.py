@@ -84,6 +84,20 @@ def test_the_lab_pauses_and_resumes_a_broker(served, open_page):
     expect(row).to_contain_text("running")
 
 
+def test_the_lab_cuts_a_broker_off_and_its_lane_says_so(served, open_page):
+    topic = open_page(served.url + "topics/orders?partition=0")
+    expect(topic.locator("#lanes-orders-0")).not_to_contain_text("out of sync")
+    page = open_page(served.url + "lab", token=served.token)
+    row = page.locator("#lab-2")
+    row.get_by_role("button", name="cut off").click()
+    expect(row).to_contain_text("running, cut off")
+    expect(topic.locator("#lanes-orders-0")).to_contain_text("out of sync", timeout=60_000)
+
+    row.get_by_role("button", name="connect again").click()
+    expect(row).not_to_contain_text("cut off,")
+    expect(topic.locator("#lanes-orders-0")).not_to_contain_text("out of sync", timeout=60_000)
+
+
 def test_the_code_of_the_address_gives_one_tab_the_right_to_write(cluster, open_page):
     own = RunningPage(cluster, "--write")
     try:

@@ -32,11 +32,18 @@ from odradek.web.facts.broker import collect_broker
 from odradek.web.facts.cluster import collect_cluster
 from odradek.web.facts.doctor import collect_diagnosis
 from odradek.web.facts.journal import collect_journal
+from odradek.web.facts.past import KEPT
 from odradek.web.facts.poller import FactKey, FactKind, Facts
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import collect_topic
 from odradek.web.groups import pages as groups
-from odradek.web.groups.collect import GROUPS, group_view, groups_view
+from odradek.web.groups.collect import (
+    GROUPS,
+    PAGE_GROUPS,
+    PAGE_GROUPS_MAX,
+    group_view,
+    groups_view,
+)
 from odradek.web.guard import READ_ONLY, Guard, WriteAccess, token
 from odradek.web.lab import pages as lab
 from odradek.web.live.view import LiveView, number
@@ -61,10 +68,10 @@ from odradek.web.transactions.view import TRANSACTIONS, transactions_view
 from odradek.web.workspace import Workspace, workspace
 
 KINDS: Final[Mapping[str, FactKind]] = {
-    "cluster": FactKind(collect_cluster),
+    "cluster": FactKind(collect_cluster, kept=KEPT),
     # The doctor waits for brokers that do not answer, and observes copies for two seconds.
-    "doctor": FactKind(collect_diagnosis, share_max=0.3),
-    "topic": FactKind(collect_topic, share_max=0.1),
+    "doctor": FactKind(collect_diagnosis, share_max=0.3, periods=2, kept=KEPT),
+    "topic": FactKind(collect_topic, share_max=0.1, kept=KEPT),
     "transactions": FactKind(collect_transactions, share_max=0.1),
     "moves": FactKind(collect_moves, share_max=0.1),
     "broker": FactKind(collect_broker, share_max=0.1),
@@ -128,7 +135,12 @@ VIEWS: Final = (
         "/groups",
         "groups.html",
         lambda _request: (GROUPS,),
-        lambda facts, _request: groups_view(facts),
+        lambda facts, request: groups_view(
+            facts,
+            request.query_params.get("name", ""),
+            number(request, "page") or 1,
+            min(number(request, "limit") or PAGE_GROUPS, PAGE_GROUPS_MAX),
+        ),
     ),
     LiveView(
         "/groups/{group:path}",

@@ -6,6 +6,7 @@ import pytest
 
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
+from odradek.web.facts.past import KEYS_MAX
 from odradek.web.facts.poller import FactKey, FactKind, Poller
 
 KEY = FactKey("count", "x")
@@ -34,7 +35,8 @@ class Clock:
 
 
 def made(counting: Counting, clock: Clock, period_s: float = 0.0) -> Poller:
-    return Poller(None, {"count": FactKind(counting, 1.0)}, wall_ms=clock, period_s=period_s)
+    kinds = {"count": FactKind(counting, 1.0, kept=3)}
+    return Poller(None, kinds, wall_ms=clock, period_s=period_s)
 
 
 def test_what_is_fresh_is_not_collected_again():
@@ -96,6 +98,27 @@ def test_a_failure_is_shown_with_the_last_value(error, problem):
     asyncio.run(run())
 
 
+def test_one_collection_that_waited_for_a_broker_does_not_delay_the_next():
+    async def run() -> None:
+        counting, third = Counting(), asyncio.Event()
+
+        async def collect(source, argument, before):
+            if counting.count == 1:
+                await asyncio.sleep(0.05)  # a broker does not answer: 50 s with this share
+            return await counting(source, argument, before)
+
+        def update(facts) -> None:
+            if facts[KEY].value == 3:
+                third.set()
+
+        poller = Poller(None, {"count": FactKind(collect, 0.001)}, wall_ms=Clock(), period_s=0.0)
+        with poller.watch([KEY], update):
+            async with asyncio.timeout(20):
+                await third.wait()
+
+    asyncio.run(run())
+
+
 def test_the_past_is_kept():
     async def run() -> None:
         counting, clock = Counting(), Clock()
@@ -107,5 +130,25 @@ def test_the_past_is_kept():
         assert poller.at([KEY], 4_999)[KEY].value == 2
         assert poller.at([KEY], 9_000)[KEY].value == 3
         assert poller.begins_ms([KEY]) == 1_000
+        clock.now_ms = 7_000
+        await poller.collect([KEY])
+        assert poller.begins_ms([KEY]) == 3_000  # three values are kept
+
+    asyncio.run(run())
+
+
+def test_facts_of_keys_that_no_page_shows_are_dropped_when_there_are_many():
+    async def run() -> None:
+        async def collect(_source, argument, _before):
+            return argument
+
+        poller = Poller(None, {"any": FactKind(collect)})
+        keys = [FactKey("any", str(number)) for number in range(KEYS_MAX + 2)]
+        with poller.watch(keys[:1], lambda _facts: None):
+            for key in keys:
+                await poller.collect([key])
+            assert keys[0] in poller.facts
+            assert keys[1] not in poller.facts
+            assert len(poller.facts) == KEYS_MAX + 1
 
     asyncio.run(run())

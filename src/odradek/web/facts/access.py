@@ -1,8 +1,8 @@
 """Who may do what: users with passwords, ACLs and quotas."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from odradek.client.admin.security import (
     ANY,
@@ -16,10 +16,10 @@ from odradek.client.admin.security import (
     describe_scram,
 )
 from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.errors import ApiError, OdradekError
+from odradek.model.errors import ApiError
+from odradek.web.facts.attempt import attempt
 from odradek.web.facts.source import Source
 
-T = TypeVar("T")
 _ALL: Final = Acl(ResourceType.ANY, None, ANY, None, None, AclOperation.ANY, ANY)
 _KINDS: Final = ("user", "client-id", "ip")
 
@@ -42,21 +42,13 @@ async def collect_access(source: Source, _argument: str, _before: object) -> Acc
     """
     cluster = await source.cluster()
     problems: dict[str, str] = {}
-
-    async def attempt(kind: str, asked: Awaitable[T], otherwise: T) -> T:
-        try:
-            return await asked
-        except (OdradekError, ConnectionError) as error:
-            problems[kind] = str(error)
-            return otherwise
-
-    users = await attempt("users", describe_scram(cluster, []), {})
-    acls = await attempt("ACLs", describe_acls(cluster, _ALL), [])
+    users = await attempt(problems, "users", describe_scram(cluster, []), {})
+    acls = await attempt(problems, "ACLs", describe_acls(cluster, _ALL), [])
     quotas: dict[QuotaEntity, list[tuple[str, float]]] = {}
     for kind in _KINDS:
         for match in (SPECIFIED, DEFAULT):
             asked = describe_client_quotas(cluster, [QuotaFilter(kind, match)], strict=False)
-            quotas.update(await attempt("quotas", asked, []))
+            quotas.update(await attempt(problems, "quotas", asked, []))
     return AccessFacts(
         users={
             user: tuple(found) for user, found in users.items() if not isinstance(found, ApiError)

@@ -3,13 +3,11 @@
 A key is a kind of fact and its argument, such as ("topic", "orders"). While a page that shows it is
 open, it is collected each second, or less often if collecting takes long: during at most a given
 share of the time, so that a large cluster is not loaded by its own page. When nobody looks,
-nothing is collected. Every value is kept for a while with its time: a page can show the past.
+nothing is collected. The values of some kinds are kept for a while: their views show the past.
 """
 
 import asyncio
 import logging
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,13 +16,13 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.net.clock import real_wall_ms
+from odradek.web.facts.past import Past
 from odradek.web.facts.source import Source
 
 log = logging.getLogger(__name__)
 PERIOD_S: Final = 1.0
 SHARE_MAX: Final = 0.01  # of the time, in which facts are being collected
 PERIOD_MAX_S: Final = 30.0
-KEPT: Final = 900  # values of a key
 ATTEMPT_S: Final = 20.0
 FRESH_MS: Final = 900  # a value this young is not collected again for another page
 
@@ -48,13 +46,16 @@ class Collected(Generic[T]):
 
 
 class FactKind(NamedTuple):
-    """How a kind is collected, and during which share of the time at most.
+    """How a kind is collected, in every how many periods, and at most in which share of the time.
 
-    `collect` receives the cluster, the argument of the key, and its last value.
+    `collect` receives the cluster, the argument of the key, and its last value. `kept` values of
+    a key are kept for views of the past.
     """
 
     collect: Callable[[Source, str, Any], Awaitable[Any]]
     share_max: float = SHARE_MAX
+    periods: int = 1
+    kept: int = 1
 
 
 Facts = Mapping[FactKey, Collected[Any]]
@@ -77,7 +78,7 @@ class Poller:
         self._kinds = kinds
         self._wall_ms = wall_ms
         self._period_s = period_s
-        self._past: dict[FactKey, deque[Collected[Any]]] = {}
+        self._past: Past[FactKey, Collected[Any]] = Past()
         self._watches: dict[FactKey, list[Update]] = {}
         self._tasks: dict[FactKey, asyncio.Task[None]] = {}
         self._collecting: dict[FactKey, asyncio.Lock] = {}
@@ -106,18 +107,13 @@ class Poller:
 
     def at(self, keys: Iterable[FactKey], at_ms: int) -> Facts:
         """These keys as they were at a time, as far as they were collected then."""
-        found = {}
-        for key in keys:
-            past = self._past.get(key, ())
-            index = bisect_right([each.at_ms for each in past], at_ms)
-            if index:
-                found[key] = past[index - 1]
-        return found
+        found = {key: self._past.at(key, at_ms) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
 
     def begins_ms(self, keys: Iterable[FactKey]) -> int | None:
         """Since when the past of these keys is kept."""
-        times = [self._past[key][0].at_ms for key in keys if self._past.get(key)]
-        return max(times, default=None)
+        times = [self._past.begins_ms(key) for key in keys]
+        return max((time for time in times if time is not None), default=None)
 
     async def close(self) -> None:
         """Cancel the tasks that collect, and wait until they have ended."""
@@ -129,14 +125,18 @@ class Poller:
                 await task
 
     async def _repeat(self, key: FactKey) -> None:
-        loop = asyncio.get_running_loop()
+        loop, kind = asyncio.get_running_loop(), self._kinds[key.kind]
+        before_s = 0.0  # the first one opens the connections, too
         while True:
             began_s = loop.time()
             await self._collect(key, fresh_ms=0)
             took_s = loop.time() - began_s
             for update in tuple(self._watches.get(key, ())):
                 update(self.facts)
-            pause_s = max(self._period_s, took_s / self._kinds[key.kind].share_max)
+            # One that has only waited for a broker which does not answer is no load.
+            busy_s = min(took_s, before_s)
+            before_s = took_s
+            pause_s = max(self._period_s * kind.periods, busy_s / kind.share_max)
             await asyncio.sleep(min(PERIOD_MAX_S, pause_s))
 
     async def _collect(self, key: FactKey, *, fresh_ms: int) -> None:
@@ -162,4 +162,7 @@ class Poller:
     def _enter(self, key: FactKey, value: object, problem: str | None) -> None:
         collected = Collected(self._wall_ms(), value, problem)
         self.facts[key] = collected
-        self._past.setdefault(key, deque(maxlen=KEPT)).append(collected)
+        for dropped in self._past.add(key, collected, self._kinds[key.kind].kept):
+            if dropped not in self._watches:
+                self.facts.pop(dropped, None)
+                self._collecting.pop(dropped, None)

@@ -8,7 +8,8 @@ watermark (DescribeLogDirs). The leader's LEO is then not known.
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final
 
 from odradek.client.admin.partitions import (
     PartitionReassignment,
@@ -21,15 +22,15 @@ from odradek.explain.collected import picture_of
 from odradek.explain.reports import Asked
 from odradek.explain.sentences import explain_topic
 from odradek.model.clock import WallMs
-from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
+from odradek.web.facts.attempt import attempt
 from odradek.web.facts.log_dirs import replicas_in_log_dirs
-from odradek.web.facts.source import ANSWER_S, Source
+from odradek.web.facts.source import Source
 from odradek.wire.messages.metadata import MetadataResponsePartition
 
 CONFIG_PERIOD_MS: Final = 10_000
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
         {"replicas": query, "controller": query, "journal": query, "broker": {}}
     )
     problems: dict[str, str] = {}
-    moves = await _attempt(problems, "moves", list_reassignments(cluster))
+    moves = await attempt(problems, "moves", list_reassignments(cluster), {})
     names = [TopicPartition(name, p.partition_index) for p in found.partitions]
     held = await replicas_in_log_dirs(cluster, dict.fromkeys(racks, names), problems)
     sizes = {(p.partition, broker): replica.size_bytes for (p, broker), replica in held.items()}
@@ -129,9 +130,7 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
         exists=True,
         at_ms=now_ms,
         partitions=tuple(
-            _partition(
-                p, offsets, sizes, racks, (moves or {}).get(TopicPartition(name, p.partition_index))
-            )
+            _partition(p, offsets, sizes, racks, moves.get(TopicPartition(name, p.partition_index)))
             for p in sorted(found.partitions, key=lambda p: p.partition_index)
         ),
         isr_min=int(isr_min) if isr_min and isr_min.isdecimal() else None,
@@ -149,17 +148,6 @@ def _sentences(asked: Asked, name: str) -> tuple[str, ...]:
         return ()
     lines = explain_topic(picture_of(asked, real_wall_ms()), name)
     return tuple(lines[: lines.index("")] if "" in lines else lines)
-
-
-async def _attempt(problems: dict[str, str], kind: str, asked: Any) -> Any:
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            return await asked
-    except TimeoutError:
-        problems[kind] = f"no answer within {ANSWER_S:.0f} s"
-    except (OdradekError, ConnectionError) as error:
-        problems[kind] = str(error)
-    return None
 
 
 def _reported(reports: Mapping[int, Any]) -> dict[tuple[int, int], Mapping[str, Any]]:
@@ -182,6 +170,14 @@ def _reported(reports: Mapping[int, Any]) -> dict[tuple[int, int], Mapping[str, 
     }
 
 
+async def _try_to_list(
+    cluster: Cluster, names: list[TopicPartition], at: int, *, reads_committed: bool = False
+) -> Mapping[TopicPartition, ListedOffset | ApiError]:
+    return await try_to_list_offsets(
+        cluster, dict.fromkeys(names, at), reads_committed=reads_committed
+    )
+
+
 async def _listed(
     cluster: Cluster,
     names: list[TopicPartition],
@@ -192,14 +188,11 @@ async def _listed(
     """The offsets that Apache Kafka's brokers report."""
     leaders = {p.partition_index: p.leader_id for p in partitions}
     led = [name for name in names if leaders[name.partition] >= 0]
+    listed = partial(_try_to_list, cluster, led)
     highs, starts, stables = await asyncio.gather(
-        _attempt(problems, "offsets", try_to_list_offsets(cluster, dict.fromkeys(led, LATEST))),
-        _attempt(problems, "offsets", try_to_list_offsets(cluster, dict.fromkeys(led, EARLIEST))),
-        _attempt(
-            problems,
-            "offsets",
-            try_to_list_offsets(cluster, dict.fromkeys(led, LATEST), reads_committed=True),
-        ),
+        attempt(problems, "offsets", listed(LATEST), {}),
+        attempt(problems, "offsets", listed(EARLIEST), {}),
+        attempt(problems, "offsets", listed(LATEST, reads_committed=True), {}),
     )
     found: dict[tuple[int, int], Mapping[str, Any]] = {}
     for name in led:
@@ -218,19 +211,19 @@ async def _listed(
 
 
 def _offset(
-    found: Mapping[TopicPartition, ListedOffset | ApiError] | None, name: TopicPartition
+    found: Mapping[TopicPartition, ListedOffset | ApiError], name: TopicPartition
 ) -> int | None:
-    listed = (found or {}).get(name)
+    listed = found.get(name)
     return listed.offset if isinstance(listed, ListedOffset) else None
 
 
 async def _options(
     cluster: Cluster, name: str, problems: dict[str, str]
 ) -> tuple[TopicOption, ...]:
-    described = await _attempt(
-        problems, "configuration", describe_configs(cluster, [(TOPIC, name)])
+    described = await attempt(
+        problems, "configuration", describe_configs(cluster, [(TOPIC, name)]), {}
     )
-    entries: list[ConfigEntry] | ApiError = (described or {}).get((TOPIC, name), [])
+    entries: list[ConfigEntry] | ApiError = described.get((TOPIC, name), [])
     if isinstance(entries, ApiError):
         problems["configuration"] = str(entries)
         return ()

@@ -2,11 +2,12 @@
 
 The history of all groups is shared by both pages, and lives as long as the application. The
 timestamp of a record at a committed offset is read once; it is asked for only where the samples of
-the end offset do not go back far enough, and for the largest lags only.
+the end offset do not go back far enough, and for a few partitions at a time, the largest lags
+first.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from odradek.client.cluster import Cluster
@@ -28,16 +29,25 @@ from odradek.web.lanes.drawing import SvgText
 
 _RECORDS_READ_MAX: Final = 10  # in one observation
 _SHARE_MAX: Final = 0.1
+PAGE_GROUPS: Final = 100
+PAGE_GROUPS_MAX: Final = 1_000
 GROUPS: Final = FactKey("groups")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsView:
-    """All groups, the largest lag first; `unobserved` says why some are missing."""
+    """Groups, the largest lag first; `unobserved` says why some are missing.
+
+    `groups` are those of one page of the list, `found` is the number of those that match.
+    """
 
     problem: str | None = None
     groups: tuple[Mapping[str, Any], ...] | None = None
     unobserved: Mapping[str, str] | None = None
+    found: int = 0
+    page: int = 1
+    pages: int = 1
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +75,17 @@ class GroupCollector:
         }
 
     async def _groups(self, source: Source, _argument: str, _before: object) -> GroupsView:
-        found = await observe_groups(await source.cluster())
+        cluster = await source.cluster()
+        found = await observe_groups(cluster)
         self._history.keep_only([*(each.group_id for each in found.groups), *found.unobserved])
         for group in found.groups:
             self._history.observe(group)
-        rows = [view.summary(each, self._history) for each in found.groups]
+        names = {group.group_id for group in found.groups}
+        self._records = {key: value for key, value in self._records.items() if key[0] in names}
+        records = await self._next_records(cluster, found.groups)
+        rows = [
+            view.summary(each, self._history, records.get(each.group_id)) for each in found.groups
+        ]
         rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"]))
         return GroupsView(groups=tuple(rows), unobserved=found.unobserved)
 
@@ -77,7 +93,7 @@ class GroupCollector:
         cluster = await source.cluster()
         group = await observe_group(cluster, name)
         self._history.observe(group)
-        records = await self._next_records(cluster, group)
+        records = (await self._next_records(cluster, [group])).get(name)
         return GroupView(
             name=name,
             group=view.details(group, self._history, records),
@@ -85,44 +101,58 @@ class GroupCollector:
         )
 
     async def _next_records(
-        self, cluster: Cluster, group: ObservedGroup
-    ) -> dict[TopicPartition, NextRecord]:
-        """The records at the committed offsets whose time the samples do not show."""
+        self, cluster: Cluster, groups: Sequence[ObservedGroup]
+    ) -> dict[str, dict[TopicPartition, NextRecord]]:
+        """By group: the records at committed offsets whose time the samples do not show."""
         wanted = [
-            each
+            (group.group_id, each)
+            for group in groups
             for each in group.partitions
             if lag_time(each, self._history.ends(each.partition), group.wall_ms).source
             is LagSource.UNKNOWN
         ]
-        known: dict[TopicPartition, NextRecord] = {}
+        kept: dict[tuple[str, TopicPartition], tuple[int, NextRecord]] = {}
         missing = []
-        for each in sorted(wanted, key=lambda each: -(each.lag or 0)):
-            read = self._records.get((group.group_id, each.partition))
+        for name, each in sorted(wanted, key=lambda pair: -(pair[1].lag or 0)):
+            read = self._records.get((name, each.partition))
             if read is not None and read[0] == each.committed:
-                known[each.partition] = read[1]
+                kept[name, each.partition] = read
             else:
-                missing.append(each)
-        missing = missing[:_RECORDS_READ_MAX]
-        found = await next_records(cluster, missing)
-        kept = {
-            key: value for key, value in self._records.items() if key[0] != group.group_id
-        }  # fmt: skip
-        offsets = {each.partition: each.committed or 0 for each in wanted}
-        known |= found
-        self._records = kept | {
-            (group.group_id, partition): (offsets[partition], record)
-            for partition, record in known.items()
-        }
-        return known
+                missing.append((name, each))
+        for name, each in missing[:_RECORDS_READ_MAX]:
+            for partition, record in (await next_records(cluster, [each])).items():
+                kept[name, partition] = (each.committed or 0, record)
+        names = {group.group_id for group in groups}
+        others = {key: value for key, value in self._records.items() if key[0] not in names}
+        self._records = others | kept
+        found: dict[str, dict[TopicPartition, NextRecord]] = {}
+        for (name, partition), (_, record) in kept.items():
+            found.setdefault(name, {})[partition] = record
+        return found
 
 
-def groups_view(facts: Facts) -> GroupsView:
-    """The list of groups as it was collected last."""
-    found = facts.get(GROUPS)
-    if found is None:
+def groups_view(
+    facts: Facts, name: str = "", page: int = 1, limit: int = PAGE_GROUPS
+) -> GroupsView:
+    """A page of the groups with this text in their names, as they were collected last."""
+    collected = facts.get(GROUPS)
+    if collected is None:
         return GroupsView()
-    value: GroupsView = found.value or GroupsView()
-    return GroupsView(problem=found.problem, groups=value.groups, unobserved=value.unobserved)
+    value: GroupsView = collected.value or GroupsView()
+    if value.groups is None:
+        return replace(value, problem=collected.problem)
+    found = [group for group in value.groups if name.lower() in group["group"].lower()]
+    pages = max(1, -(-len(found) // limit))
+    page = min(max(page, 1), pages)
+    return replace(
+        value,
+        problem=collected.problem,
+        groups=tuple(found[(page - 1) * limit : page * limit]),
+        found=len(found),
+        page=page,
+        pages=pages,
+        name=name,
+    )
 
 
 def group_view(facts: Facts, name: str) -> GroupView:

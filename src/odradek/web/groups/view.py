@@ -14,9 +14,11 @@ from odradek.web.messages.content import moment
 Records = Mapping[TopicPartition, NextRecord]
 
 
-def summary(group: ObservedGroup, history: GroupHistory) -> dict[str, Any]:
+def summary(
+    group: ObservedGroup, history: GroupHistory, records: Records | None = None
+) -> dict[str, Any]:
     """One row of the list of groups."""
-    slowest = _slowest(list(_times(group, history, {}).values()))
+    slowest = _slowest(list(_times(group, history, records or {}).values()))
     trend = history.trend(group.group_id)
     return {
         "group": group.group_id,
@@ -41,14 +43,12 @@ def details(
     trend = history.trend(group.group_id)
     broker, host, port = group.coordinator
     return {
-        **summary(group, history),
+        **summary(group, history, records),
         "exists": group.state != "Dead",
         "observed": moment(group.wall_ms),
         "protocol_type": group.protocol_type,
         "assignor": group.assignor,
         "coordinator": {"broker": broker, "host": host, "port": port},
-        "lag_seconds": _slowest(list(times.values())).seconds,
-        "lag_time": _shown(_slowest(list(times.values()))),
         "members": [_member(group, index) for index in range(len(group.members))],
         "partitions": [
             _partition(each, times[each.partition]) for each in sorted(group.partitions, key=_key)

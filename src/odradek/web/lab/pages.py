@@ -1,13 +1,14 @@
 """The laboratory: what one does with a cluster of a directory on this machine.
 
 Each action is a method of the supervisor, as the commands `odradek kill 1` and so on; it runs in a
-thread, because it waits for processes.
+thread, because it waits for processes. A broker is cut off by the faults of the brokers themselves
+(`odradek.local.faults`), if they were started for it.
 """
 
 import asyncio
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ from odradek.client.admin.topics import NewTopic, create_topics
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 from odradek.local.directory import ClusterDirectory
+from odradek.local.faults import STORE, ClusterFaults
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import ErrorCode, OdradekError
@@ -50,7 +52,8 @@ class LabBroker:
     id: int
     state: str
     is_registered: bool
-    actions: tuple[str, ...]
+    actions: tuple[str, ...]  # also commands of `odradek`
+    is_cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +63,26 @@ class LabView:
     problem: str | None
     options: str
     brokers: tuple[LabBroker, ...]
+    can_cut_off: bool = False
 
 
-def lab_view(facts: Facts, options: str) -> LabView:
+def lab_view(
+    facts: Facts, options: str, cut_off: Collection[int] = (), *, can_cut_off: bool = False
+) -> LabView:
     """The view; `options` are those of a command that names the directory."""
     seen = facts.get(CLUSTER)
     cluster: ClusterOverview | None = seen.value if seen else None
     return LabView(
         problem=seen.problem if seen else None,
         options=options,
+        can_cut_off=can_cut_off,
         brokers=tuple(
             LabBroker(
                 id=broker.id,
                 state=broker.process or "not here",
                 is_registered=broker.is_registered,
                 actions=_possible(broker.process),
+                is_cut_off=broker.id in cut_off,
             )
             for broker in (cluster.brokers if cluster else ())
         ),
@@ -93,16 +101,34 @@ VIEW = LiveView(
     "/lab",
     "lab.html",
     lambda _request: (CLUSTER,),
-    lambda facts, request: lab_view(facts, workspace(request).source.named.options),
+    lambda facts, request: lab_view(
+        facts,
+        workspace(request).source.named.options,
+        _cut_off(request),
+        can_cut_off=_directory(workspace(request).source).has_faults,
+    ),
 )
 
 
-def _supervisor(source: Source, said: list[str]) -> Supervisor:
+def _cut_off(request: Request) -> set[int]:
+    """The brokers that are cut off; of this process, because brokers do not report it."""
+    state = request.app.state
+    if not hasattr(state, "lab_cut_off"):
+        state.lab_cut_off = set()
+    found: set[int] = state.lab_cut_off
+    return found
+
+
+def _directory(source: Source) -> ClusterDirectory:
     if source.directory is None:
         raise HTTPException(
             404, "the laboratory needs --dir: the processes are not on this machine"
         )
-    return Supervisor(ClusterDirectory(source.directory), say=said.append)
+    return ClusterDirectory(source.directory)
+
+
+def _supervisor(source: Source, said: list[str]) -> Supervisor:
+    return Supervisor(_directory(source), say=said.append)
 
 
 @writes
@@ -115,7 +141,40 @@ async def act(request: Request) -> Response:
     said: list[str] = []
     supervisor = _supervisor(workspace(request).source, said)
     await _in_thread(action, supervisor, int(number))
+    if cut_off := _cut_off(request):  # a new process is connected to all, and a resumed one may be
+        await _in_thread(_part, _directory(workspace(request).source), cut_off)
     return JSONResponse({"says": "; ".join(said) or f"{fields['action']} broker {number}: done"})
+
+
+@writes
+async def cut(request: Request) -> Response:
+    """POST /lab/cut: cut one broker off from the others and the coordination store, or connect it.
+
+    Clients reach it all the same, as this page does.
+    """
+    fields = await form_of(request)
+    number, directory = fields.get("broker", ""), _directory(workspace(request).source)
+    brokers = directory.expect().brokers
+    if not number.isdecimal() or int(number) not in brokers:
+        raise HTTPException(400, f"broker is one of {', '.join(map(str, sorted(brokers)))}")
+    if not directory.has_faults:
+        raise HTTPException(409, "the brokers were not started for it: odradek up --faults")
+    kept = _cut_off(request)
+    wanted = kept ^ {int(number)}
+    await _in_thread(_part, directory, wanted)
+    is_cut = int(number) in wanted
+    kept ^= {int(number)}
+    return JSONResponse({"says": f"broker {number} is {'cut off' if is_cut else 'connected'}"})
+
+
+def _part(directory: ClusterDirectory, cut_off: Collection[int]) -> None:
+    """Each of these brokers on its own, and the others with the coordination store."""
+    faults = ClusterFaults(directory)
+    if not cut_off:
+        faults.heal()
+        return
+    others = [broker for broker in directory.expect().brokers if broker not in cut_off]
+    faults.partition(*([broker] for broker in sorted(cut_off)), [*others, STORE])
 
 
 @writes
@@ -169,6 +228,7 @@ def _sample(number: int) -> bytes:
 ROUTES = (
     VIEW.route(),
     Route("/lab", act, methods=["POST"]),
+    Route("/lab/cut", cut, methods=["POST"]),
     Route("/lab/add", add, methods=["POST"]),
     Route("/lab/fill", fill, methods=["POST"]),
 )

@@ -32,6 +32,7 @@ const say = (text) => {
 };
 
 const AGAIN_MS = 1000;
+const LOST = "connection lost, trying again";
 let reading; // what ends the stream that is read now
 const relisten = () => {
   if (main.dataset.live === undefined) return;
@@ -40,7 +41,6 @@ const relisten = () => {
 };
 
 const receive = (kind, data, mine) => {
-  say("");
   if (kind === "full") {
     mine.abort();
     say("not live: too many pages are open");
@@ -64,7 +64,7 @@ const listen = async () => {
       const response = await fetch(document.location.href, { headers, signal: mine.signal });
       if (response.status === 401) document.location.reload();
       if (!response.ok) throw new Error(response.statusText);
-      say("");
+      if (link.textContent === LOST) say("");
       const stream = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";
       for (let step = await stream.read(); !step.done; step = await stream.read()) {
@@ -79,7 +79,7 @@ const listen = async () => {
       }
     } catch { /* the connection was lost, or this stream is not read any more */ }
     if (mine.signal.aborted) return;
-    say("connection lost, trying again");
+    say(LOST);
     await new Promise((go) => { setTimeout(go, AGAIN_MS); });
   }
 };
