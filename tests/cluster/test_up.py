@@ -151,4 +151,5 @@ def test_the_small_demo_succeeds_and_leaves_nothing(tmp_path, monkeypatch):
 
     assert "every record is there, in order, byte for byte" in done.stderr
     assert "100,000 records" in done.stdout
+    assert max(map(len, (done.stdout + done.stderr).splitlines())) <= 80
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ import pytest
 
 from odradek.record.records import Record
 from odradek_demo.command import DemoFailedError, Lines, compare, lines_of_the_library
+from odradek_demo.result import narrow
 
 
 def lines(*pairs):
@@ -40,3 +41,15 @@ def test_the_records_are_those_of_this_machine():
 
     assert len(records) == 100_000
     assert len({record.key for record in records}) > 100
+
+
+def test_a_long_line_fits_a_terminal_of_80_columns():
+    line = "  flights-0: " + " ".join(["broker-1"] * 20) + " " + "-".join(["abc"] * 40)
+
+    printed = narrow(line).splitlines()
+
+    assert max(map(len, printed[:-1])) <= 80
+    assert printed[0].startswith("  flights-0: broker-1 ")
+    assert all(each.startswith("      broker-1 ") for each in printed[1:-1])
+    assert " ".join(each.strip() for each in printed) == line.strip()
+    assert narrow("  12.0 s  broker 1 is restarted") == "  12.0 s  broker 1 is restarted"
