@@ -16,7 +16,9 @@ _TIMEOUT_S: Final = 10.0  # without a byte
 _T = TypeVar("_T")
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Makes a redirect an error, of an opener that has this handler."""
+
     def redirect_request(self, *_: Any) -> None:
         """Refuse: what is requested is at the URL that is configured, or nowhere."""
 
@@ -32,7 +34,7 @@ def fetch(url: str, *, body: bytes | None = None, headers: dict[str, str] | None
     if request.type != "https":
         raise ValueError("must be an https: URL")
     tls = urllib.request.HTTPSHandler(context=ssl.create_default_context())
-    opener = urllib.request.build_opener(_NoRedirect, tls)
+    opener = urllib.request.build_opener(NoRedirect, tls)
     try:
         with opener.open(request, timeout=_TIMEOUT_S) as response:
             data = bytes(response.read(BYTES_MAX + 1))

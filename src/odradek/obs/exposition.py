@@ -70,13 +70,13 @@ def text_pieces(metrics: BrokerMetrics, format_: str = TEXT_TYPE) -> Iterator[by
         _process(),
         _topics(metrics),
     ):
-        yield from _written(family, is_open=is_open)
+        yield from written(family, is_open=is_open)
     yield from _partitions(metrics, is_open=is_open)
     if is_open:
         yield b"# EOF\n"
 
 
-def _written(family: Family, *, is_open: bool) -> Iterator[bytes]:
+def written(family: Family, *, is_open: bool) -> Iterator[bytes]:
     """One family: `# HELP` and `# TYPE` once, then samples, in pieces."""
     name = family.name
     shown = name if family.kind != "counter" or is_open else f"{name}_total"
@@ -461,14 +461,14 @@ def _partitions(metrics: BrokerMetrics, *, is_open: bool) -> Iterator[bytes]:
     ]
     for name, text, value, rows in families:
         samples = (("", labels, value(n)) for labels, n in rows)
-        yield from _written(Family(name, "gauge", text, samples), is_open=is_open)
+        yield from written(Family(name, "gauge", text, samples), is_open=is_open)
     counted = (
         ("", labelled(("topic",), (n.topic,)), n.topic_partitions)
         for _, n in led
         if n.topic_partitions
     )
     text = "Partitions of the topic; only the leader of partition 0 has this metric."
-    yield from _written(Family("kafka_topic_partitions", "gauge", text, counted), is_open=is_open)
+    yield from written(Family("kafka_topic_partitions", "gauge", text, counted), is_open=is_open)
     for short, text, measure in _FOLLOWER_GAUGES:
         samples = (
             ("", f'{labels[:-1]},follower="{follower.broker}"}}', measure(follower))
@@ -476,7 +476,7 @@ def _partitions(metrics: BrokerMetrics, *, is_open: bool) -> Iterator[bytes]:
             for follower in n.followers
         )
         name = f"odradek_partition_follower_{short}"
-        yield from _written(Family(name, "gauge", text, samples), is_open=is_open)
+        yield from written(Family(name, "gauge", text, samples), is_open=is_open)
 
 
 def _partition_labels(n: PartitionNumbers) -> str:

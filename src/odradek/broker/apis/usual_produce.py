@@ -97,7 +97,8 @@ class UsualProduce:
         throttle_ms = self._quotas.produced(session, size_bytes)
         if throttle_ms:
             self._produce.throttle(connection, throttle_ms)
-        self._answered(_PRODUCE, version, self._monotonic_ms() - started_ms)
+        took_ms = self._monotonic_ms() - started_ms
+        self._answered(_PRODUCE, version, took_ms, queue_ms=connection.begun_ms - started_ms)
         response = encode_appended(
             correlation_id,
             version,

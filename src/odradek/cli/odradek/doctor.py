@@ -6,11 +6,15 @@ their logs on this machine (`--dir`), or by DescribeState requests (`--bootstrap
 
 import json
 import pathlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import click
 
 from odradek.cli.connect import UnansweredError, properties_of, with_own_cluster
+from odradek.cli.failures import ToolError
 from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.client.cluster import Cluster
 from odradek.explain.collected import (
@@ -50,8 +54,25 @@ from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, ClusterFacts, Finding,
     type=click.FloatRange(0, 100),
     help="Report disks from this percentage on.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def doctor(
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, a line a change.")
+@click.option("--watch", "is_watching", is_flag=True, help="Go on, and report what changes.")
+@click.option(
+    "--every",
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    help="With --watch: the pause between two examinations.",
+)
+@click.option(
+    "--webhook", metavar="URL", help="With --watch: send each change to this URL (JSON by POST)."
+)
+@click.option(
+    "--listen",
+    metavar="[HOST:]PORT",
+    help="With --watch: serve the findings as metrics; on 127.0.0.1 unless a host is named.",
+)
+def doctor(  # noqa: PLR0913 - one for each flag
     servers: str | None,
     command_config: str | None,
     path: pathlib.Path,
@@ -59,19 +80,60 @@ def doctor(
     disk_percent: float,
     *,
     as_json: bool,
+    is_watching: bool,
+    **watched: Any,
 ) -> int:
     """Report what is wrong with a cluster, since when, why, and what to do.
 
-    The exit code is 1 if something does not work.
+    The exit code is 1 if something does not work; with --watch, if it does not at the end.
     """
     limits = {"patience_ms": int(1000 * patience), "disk_percent": disk_percent}
+    examine = partial(_examine, servers, command_config, path, limits)
+    if not is_watching:
+        if watched["webhook"] or watched["listen"]:
+            raise ToolError("--webhook and --listen need --watch")
+        return examine(partial(_show, as_json=as_json))
+    # Imported here: an examination without --watch needs none of it.
+    from odradek.cli.odradek.doctor_watch import watch  # noqa: PLC0415
+
+    return watch(partial(_findings, examine, servers or str(path)), as_json=as_json, **watched)
+
+
+def _findings(examine: Callable[[Callable[[ClusterFacts], int]], int], where: str) -> list[Finding]:
+    """What is wrong now; that no broker answers is a finding, too."""
+    found: list[Finding] = []
+
+    def seen(facts: ClusterFacts) -> int:
+        found.extend(diagnose(facts))
+        return 0
+
+    try:
+        examine(seen)
+    except UnansweredError as error:
+        fix = "Start its brokers, or correct the address."
+        found.append(Finding(Severity.CRITICAL, "unreachable", where, str(error), fix))
+    return found
+
+
+def _examine(
+    servers: str | None,
+    command_config: str | None,
+    path: pathlib.Path,
+    limits: Mapping[str, float],
+    seen: Callable[[ClusterFacts], int],
+) -> int:
+    """Examine once. Returns what `seen` makes of it.
+
+    Raises:
+        UnansweredError: no broker answers, and there is no directory that says what should run.
+    """
     asked = ask_directory(path, EXAMINED, say=say) if servers is None else None
     if asked is not None:
         command_config = command_config or asked.caller.config or None
         servers = ",".join(bound_addresses(asked).values()) or asked.caller.bootstrap
         asked.caller = replace(asked.caller, bootstrap=servers)
         if not asked.reports:
-            return _show(without_cluster(asked), as_json=as_json)
+            return seen(without_cluster(asked))
     assert servers is not None
 
     async def work(cluster: Cluster) -> int:
@@ -81,14 +143,14 @@ def doctor(
             caller = Caller(bootstrap=servers, config=command_config or "")
             found = await ask_cluster(cluster, caller, EXAMINED)
             answers_at = await seed_address(cluster, found)
-        return _show(await examined(cluster, found, answers_at, limits), as_json=as_json)
+        return seen(await examined(cluster, found, answers_at, limits))
 
     try:
         return with_own_cluster(servers, properties_of(command_config), work)
     except UnansweredError:
         if asked is None:
             raise
-        return _show(without_cluster(asked), as_json=as_json)
+        return seen(without_cluster(asked))
 
 
 def _show(facts: ClusterFacts, *, as_json: bool) -> int:
