@@ -88,13 +88,16 @@ class FaultyNetwork:
         self.is_frozen = False
         self._update()
 
-    def die(self) -> None:
+    async def die(self) -> None:
         """Reset all connections and close the listeners, without notifying a protocol."""
         self.is_dead = True
-        for listening in self._listening:
-            listening.close()
         for link in tuple(self.links):
             link.die()
+        # A connection that was accepted in this turn gets its transport in the next, and could
+        # not after the end of its listener: its socket would stay open.
+        await asyncio.sleep(0)
+        for listening in self._listening:
+            listening.close()
 
     def is_held(self, address: Address | None) -> bool:
         """Whether nothing passes on a connection to this address (None: an accepted one)."""
