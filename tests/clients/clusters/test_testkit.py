@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from confluent_kafka import Consumer, Producer
     from kafka import KafkaConsumer, KafkaProducer
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "testkit"
+EXAMPLES = pathlib.Path(__file__).parents[3] / "examples" / "testkit"
 COUNT = 20
 
 
