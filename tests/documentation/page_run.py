@@ -20,17 +20,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from tests.documentation.blocks import HIDDEN, INTERRUPT, Block, Command, blocks, commands
 from tests.documentation.masks import Bindings, as_on_page, matched, ports
 
+SUPPORT = pathlib.Path(__file__).parents[1] / "clients" / "support"  # for hidden commands
 HOME = "/home/me"  # what pages show in place of the directory
 COMMAND_S = 120.0
+STOP_S = 20.0
 UNTIL_S = 60.0
-REFRESH_UNTIL_S = 10.0  # then what is printed is what the page shall show
+REFRESH_UNTIL_S = 30.0  # then what is printed is what the page shall show
 RUN = 10  # a port that is named stands for so many: `--port P` takes P, P+1 ...
 # Below the range from which the system takes ports for outgoing connections.
 PORTS = range(20_000, 32_000, RUN)
@@ -75,6 +77,8 @@ class PageRun:
     _state: pathlib.Path = pathlib.Path()
     _background: list[tuple[subprocess.Popen[bytes], pathlib.Path]] = field(default_factory=list)
     _programs: list[str] = field(default_factory=list)
+    _groups: list[int] = field(default_factory=list)  # of processes that commands left behind
+    _ports: set[int] = field(default_factory=set)
 
     def __enter__(self) -> "PageRun":
         self._begin()
@@ -247,7 +251,8 @@ class PageRun:
         for port in ports(text):
             if ("address", str(port)) in self._bindings.to_actual:
                 continue
-            free = _free_run()
+            free = _free_run(self._ports)
+            self._ports.add(free)
             for offset in range(RUN):
                 self._bindings.bind("address", str(port + offset), str(free + offset))
 
@@ -267,13 +272,20 @@ class PageRun:
         file = self._state / "output"
         # A file, not a pipe: a broker that a command leaves behind would keep a pipe open.
         with file.open("wb") as output:
-            done = subprocess.run(
-                command, input=given.encode(), stdout=output, stderr=subprocess.STDOUT,
-                cwd=self._cwd, env=self._environment(), check=False, timeout=COMMAND_S,
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+                cwd=self._cwd, env=self._environment(), start_new_session=True,
             )  # fmt: skip
+        try:
+            process.communicate(given.encode(), COMMAND_S)
+        except subprocess.TimeoutExpired:
+            raise PageDiffersError(f"{self.name}: too long: {command[-1]}") from None
+        finally:
+            if _is_group(process.pid):
+                self._groups.append(process.pid)
         if (saved := self._state / "cwd").exists():
             self._cwd = pathlib.Path(saved.read_text().rstrip("\n"))
-        return self._lines(file), done.returncode
+        return self._lines(file), process.returncode
 
     def _lines(self, file: pathlib.Path) -> list[str]:
         text = file.read_text(errors="replace").replace(str(self._root), HOME)
@@ -284,6 +296,7 @@ class PageRun:
         here = {
             "COLUMNS": "120",
             "HOME": str(self._root),
+            "PAGE_SUPPORT": str(SUPPORT),
             "NO_COLOR": "1",
             "PAGE_STATE": str(self._state),
             "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -307,6 +320,8 @@ class PageRun:
         while self._background:
             process, _ = self._background.pop()
             _stop(process)
+        while self._groups:
+            _stop_group(self._groups.pop())
         for record in sorted(self._root.rglob("cluster.json")):
             subprocess.run(
                 [sys.executable, "-m", "odradek", "down", "--dir", str(record.parent)],
@@ -356,11 +371,28 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _free_run() -> int:
-    """The first of ten ports in a row that nothing listens on."""
+def _is_group(group: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
+
+
+def _stop_group(group: int) -> None:
+    """End what a command has left behind, such as a program that it started with `&`."""
+    deadline_s = time.monotonic() + STOP_S
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+        while _is_group(group) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        os.killpg(group, signal.SIGKILL)
+
+
+def _free_run(used: Collection[int]) -> int:
+    """The first of ten ports in a row that nothing listens on, and that are not used already."""
     begin = os.getpid() % len(PORTS)
     for port in [*PORTS[begin:], *PORTS[:begin]]:
-        if all(_is_free(port + offset) for offset in range(RUN)):
+        if port not in used and all(_is_free(port + offset) for offset in range(RUN)):
             return port
     raise PageDiffersError("no free ports")
 

@@ -1,5 +1,7 @@
 """A page is run block by block, compared, and refreshed."""
 
+import os
+
 import pytest
 from tests.documentation.page_run import PageDiffersError, run_page
 
@@ -118,3 +120,15 @@ def test_ports_of_the_page_are_free_ports(checked):
         "with create_server((address[0], port)):\n    print('localhost:9092', port != 9092)\n```\n"
         "<!-- prints -->\n```text\nlocalhost:9092 True\n```\n"
     )
+
+
+def test_what_a_command_leaves_behind_is_ended(checked, tmp_path):
+    file = tmp_path / "pid"
+    checked(f"```console\n$ sleep 600 & echo $! >{file}\n```\n")
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
+
+
+def test_two_ports_of_a_page_are_two_ports(checked):
+    checked("```console\n$ test localhost:9092 != localhost:8080\n```\n")

@@ -62,7 +62,7 @@ def java(line: str, *main_and_arguments: str, heap: str = "256M", level: str = "
         ],
         "4": [f"-Dlog4j2.configurationFile={HERE / 'java' / 'log4j2.properties'}"],
     }
-    log["streams"] = log["2.8"] = log["3.9"]
+    log["mirror"] = log["streams"] = log["2.8"] = log["3.9"]
     # Kafka's start scripts use these collector options; heap sizes are the caller's.
     collector = ["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
     flags = ["-server", f"-Xmx{heap}", *collector, "-Djava.awt.headless=true", *log[line]]
