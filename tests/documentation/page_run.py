@@ -27,7 +27,7 @@ from types import TracebackType
 from tests.documentation.blocks import HIDDEN, INTERRUPT, Block, Command, blocks, commands
 from tests.documentation.masks import Bindings, as_on_page, matched, ports
 
-SUPPORT = pathlib.Path(__file__).parents[1] / "clients" / "support"  # for hidden commands
+SUPPORT = pathlib.Path(__file__).parent  # of hidden commands
 HOME = "/home/me"  # what pages show in place of the directory
 COMMAND_S = 120.0
 STOP_S = 20.0

@@ -9,6 +9,8 @@ import pathlib
 import shlex
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients" / "support"))
+
 import fetch
 
 SCRIPTS = {
