@@ -422,7 +422,7 @@ class ZooKeeperStore:
                 self._watches.watch_data(path, watch)
             return node_of(answer)
 
-        return await self._read(path, GetData, watch, arrive)
+        return await self.ask(path, GetData, watch, arrive)
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         def arrive(answer: Any) -> Stat | None:
@@ -430,13 +430,13 @@ class ZooKeeperStore:
                 self._watches.watch_data(path, watch)
             return stat_of(answer) if answer is not None else None
 
-        return await self._read(path, Exists, watch, arrive)
+        return await self.ask(path, Exists, watch, arrive)
 
     async def access(self, path: str) -> list[Access]:
         def arrive(answer: Any) -> list[Access]:
             return [Access(acl.id.scheme, acl.id.id, letters(acl.perms)) for acl in answer[0]]
 
-        return await self._read(path, lambda whole, _: GetACL(whole), None, arrive)
+        return await self.ask(path, lambda whole, _: GetACL(whole), None, arrive)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         def arrive(answer: Any) -> list[str]:
@@ -444,11 +444,12 @@ class ZooKeeperStore:
                 self._watches.watch_children(path, watch)
             return sorted(answer)
 
-        return await self._read(path, GetChildren, watch, arrive)
+        return await self.ask(path, GetChildren, watch, arrive)
 
-    async def _read(
+    async def ask(
         self, path: str, kind: Any, watch: Watcher | None, arrive: Callable[[Any], T]
     ) -> T:
+        """Send what `kind` makes of the complete path and a watcher; again if it was lost."""
         self._check_session()
         check_path(path)
         message = kind(self._whole(path), self._on_event if watch is not None else None)

@@ -241,9 +241,12 @@ def found_node(path: str, answer: Any) -> tuple[bytes | None, Stat] | None:
     return node_of(answer)
 
 
+_PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
+
+
 def letters(permissions: int) -> str:
-    return "".join(
-        letter
-        for letter, bit in {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}.items()
-        if permissions & bit
-    )
+    return "".join(letter for letter, bit in _PERMISSIONS.items() if permissions & bit)
+
+
+def permission_bits(permissions: str) -> int:
+    return sum(bit for letter, bit in _PERMISSIONS.items() if letter in permissions)

@@ -14,13 +14,14 @@ import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import ToolError, java_text
 from odradek.cli.store import opened_store
 from odradek.coord.store import (
     ANY_VERSION,
+    Access,
     BadVersionError,
     NodeExistsError,
     NoNodeError,
@@ -32,14 +33,20 @@ from odradek.coord.store import (
 )
 from odradek.model.errors import OdradekError
 
+if TYPE_CHECKING:
+    from odradek.coord.zookeeper import ZooKeeperStore
+    from odradek.coord.zookeeper_admin import ZooKeeperAdmin
+
 _USAGE: Final = (
     "USAGE: zookeeper-shell zookeeper_host:port[/path] | directory "
     "[-zk-tls-config-file file] [args...]"
 )
 _UNKNOWN_COMMAND: Final = 127
+_ANY: Final = 99  # as many words as one likes
 _UNRECOGNIZED: Final = "org.apache.commons.cli.UnrecognizedOptionException"
 # Of each command: flags, the least and most other words, and the usage that ZooKeeper prints.
 SYNTAX: Final[Mapping[str, tuple[str, int, int, str]]] = {
+    "config": ("-c -w -s", 0, _ANY, "config [-c] [-w] [-s]"),
     "create": ("-s -e", 1, 2, "create [-s] [-e] [-c] [-t ttl] path [data] [acl]"),
     "delete": ("-v", 1, 1, "delete [-v version] path"),
     "deleteall": ("", 1, 1, "deleteall path [-b batch size]"),
@@ -47,13 +54,17 @@ SYNTAX: Final[Mapping[str, tuple[str, int, int, str]]] = {
     "getAcl": ("-s", 1, 1, "getAcl [-s] path"),
     "getAllChildrenNumber": ("", 1, 1, "getAllChildrenNumber path"),
     "getEphemerals": ("", 0, 1, "getEphemerals path"),
-    "help": ("", 0, 99, "help"),
+    "help": ("", 0, _ANY, "help"),
     "ls": ("-s -w -R", 1, 1, "ls [-s] [-w] [-R] path"),
+    "setAcl": ("-s -v -R", 2, 2, "setAcl [-s] [-v version] [-R] path acl"),
+    "sync": ("", 1, 1, "sync path"),
+    "whoami": ("", 0, _ANY, "whoami"),
     "set": ("-s -v", 2, 2, "set [-s] [-v version] path data"),
     "stat": ("-w", 1, 1, "stat [-w] path"),
     "version": ("", 0, 0, "version"),
 }
 _HELP: Final = """\
+\tconfig [-c] [-s]
 \tcreate [-s] [-e] path [data]
 \tdelete [-v version] path
 \tdeleteall path
@@ -64,7 +75,15 @@ _HELP: Final = """\
 \tls [-s] [-w] [-R] path
 \tquit
 \tset [-s] [-v version] path data
-\tstat [-w] path"""
+\tsetAcl [-s] [-v version] [-R] path acl
+\tstat [-w] path
+\tsync path
+\twhoami"""
+# Errors of ZooKeeper that the shell reports in its own words.
+_REPORTED: Final = {
+    "NoAuthError": "Insufficient permission : {}",
+    "InvalidACLError": "Acl is not valid : {}",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -154,6 +173,18 @@ class ShellWatches:
                 _event("SyncConnected", kind, path)
 
 
+_NO_STAT: Final = Stat(
+    version=0,
+    created_id=0,
+    modified_id=0,
+    created_ms=0,
+    modified_ms=0,
+    ephemeral_owner=0,
+    data_length=0,
+    children_count=0,
+)
+
+
 class UsageMismatchError(OdradekError):
     """The command's arguments are invalid."""
 
@@ -169,6 +200,10 @@ class Shell:
             "ls": self._ls,
             "get": self._get,
             "getAcl": self._access,
+            "setAcl": self._set_access,
+            "config": self._config,
+            "sync": self._sync,
+            "whoami": self._who,
             "stat": self._stat,
             "create": self._create,
             "set": self._set,
@@ -210,7 +245,9 @@ class Shell:
         except BadVersionError:
             print(f"version No is not valid : {_path(arguments)}", file=sys.stderr)
         except StoreError as error:
-            print(error, file=sys.stderr)
+            cause = type(error.__cause__).__name__
+            text = _REPORTED.get(cause, str(error)).format(_path(arguments))
+            print(text, file=sys.stderr)
         else:
             return True
         return False
@@ -282,6 +319,28 @@ class Shell:
             found += [f"{each.rstrip('/')}/{name}" for name in names]
         return found
 
+    async def _config(self, arguments: list[str]) -> None:
+        flags, _ = _parsed("config", arguments)
+        admin = _admin(self._store)
+        data, stat = await admin.ensemble() if admin else (b"", _NO_STAT)
+        text = (data or b"").decode("utf-8", "replace")
+        print(client_config(text) if "-c" in flags else text)
+        if "-s" in flags:
+            _print_stat(stat)
+
+    async def _sync(self, arguments: list[str]) -> None:
+        _, (path,) = _parsed("sync", arguments)
+        admin = _admin(self._store)
+        if admin is not None:
+            await admin.sync(path)
+        print("Sync is OK")
+
+    async def _who(self, _arguments: list[str]) -> None:
+        admin = _admin(self._store)
+        print("Auth scheme: User")
+        for scheme, user in await admin.identities() if admin else [("world", "anyone")]:
+            print(f"{scheme}: {user}")
+
     # ------------------------------------------------------------------------------- writing
 
     async def _create(self, arguments: list[str]) -> None:
@@ -300,6 +359,22 @@ class Shell:
         below = (words or ["/"])[0]
         print(f"[{', '.join(path for path in self._ephemerals if path.startswith(below))}]")
 
+    async def _set_access(self, arguments: list[str]) -> None:
+        flags, (path, text) = _parsed("setAcl", arguments)
+        entries = access_entries(text)
+        admin = _admin(self._store)
+        if not entries:
+            raise StoreError("Acl is not valid : null")
+        if admin is None:
+            raise StoreError(f"{path}: the embedded store has no ACLs, the file's mode decides")
+        if "-R" in flags:
+            for each in await self._below(path):
+                await admin.set_access(each, entries, _version(flags))
+            return
+        stat = await admin.set_access(path, entries, _version(flags))
+        if "-s" in flags:
+            _print_stat(stat)
+
     async def _set(self, arguments: list[str]) -> None:
         flags, (path, data) = _parsed("set", arguments)
         stat = await self._store.set_data(path, data.encode(), _version(flags))
@@ -314,6 +389,43 @@ class Shell:
         _, (path,) = _parsed("deleteall", arguments)
         for each in reversed(await self._below(path)):
             await self._store.delete(each)
+
+
+def _admin(store: Store) -> "ZooKeeperAdmin | None":
+    """What ZooKeeper alone can do; None for the embedded store."""
+    if store.counts is None:
+        return None
+    from odradek.coord.zookeeper_admin import ZooKeeperAdmin  # noqa: PLC0415 - an extra
+
+    return ZooKeeperAdmin(cast("ZooKeeperStore", store))
+
+
+def access_entries(text: str) -> list[Access]:
+    """An ACL as the shell's users type it: `world:anyone:r,ip:10.0.0.1:cdrwa`.
+
+    What is not of this form is reported on stderr and left out, as by ZooKeeper.
+    """
+    found = []
+    for each in text.split(","):
+        scheme, _, rest = each.partition(":")
+        id_, colon, permissions = rest.rpartition(":")
+        if not colon:
+            print(f"{each} does not have the form scheme:id:perm", file=sys.stderr)
+            continue
+        for letter in permissions:
+            if letter not in "cdrwa":
+                print(f"Unknown perm type: {letter}", file=sys.stderr)
+        found.append(Access(scheme, id_, permissions))
+    return found
+
+
+def client_config(text: str) -> str:
+    """The version of the ensemble, and the addresses for clients of its servers."""
+    lines = dict(line.partition("=")[::2] for line in text.splitlines())
+    addresses = [
+        value.partition(";")[2] for key, value in lines.items() if key.startswith("server.")
+    ]
+    return f"{lines.get('version', '')} {','.join(addresses)}"
 
 
 def _path(arguments: Sequence[str]) -> str:
@@ -348,7 +460,7 @@ def _parsed(name: str, arguments: Sequence[str]) -> tuple[dict[str, str], list[s
             flags[word] = ""
     if not least <= len(words) <= most:
         raise UsageMismatchError(usage)
-    for word in words[:1]:
+    for word in words[:1] if most < _ANY else ():
         if not word.startswith("/"):
             raise UsageMismatchError("Path must start with / character")
     return flags, words

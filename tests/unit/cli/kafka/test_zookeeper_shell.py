@@ -9,8 +9,14 @@ import pytest
 import odradek.cli.kafka.server_start as kafka_server_start
 from odradek.cli.kafka import server_stop, zookeeper_shell
 from odradek.cli.kafka.tool import run_tool
-from odradek.cli.kafka.zookeeper_shell import Shell, ShellWatches
+from odradek.cli.kafka.zookeeper_shell import (
+    Shell,
+    ShellWatches,
+    access_entries,
+    client_config,
+)
 from odradek.coord.memory import MemoryStore, MemoryTree
+from odradek.coord.store import Access
 from odradek.sim.world.loop import run
 
 
@@ -178,3 +184,45 @@ def test_the_scripts_of_servers_print_their_usage(capsys):
     assert server_stop.main(["--frob"]) == 1
     assert server_stop.main(["--broker-id", "no such id"]) == 1
     assert "No kafka server to stop" in capsys.readouterr().out
+
+
+def test_an_acl_is_read_as_it_is_typed(capsys):
+    assert access_entries("world:anyone:r,digest:bob:aGFzaA==:cdrwa") == [
+        Access("world", "anyone", "r"),
+        Access("digest", "bob:aGFzaA==", "cdrwa"),
+    ]
+    assert access_entries("nonsense") == []
+    access_entries("world:anyone:rx")
+    assert capsys.readouterr().err.splitlines() == [
+        "nonsense does not have the form scheme:id:perm",
+        "Unknown perm type: x",
+    ]
+
+
+def test_the_ensemble_as_clients_name_it():
+    text = (
+        "server.1=alpha:2888:3888:participant;0.0.0.0:2181\n"
+        "server.2=beta:2888:3888:participant;0.0.0.0:2182\nversion=100000000"
+    )
+    assert client_config(text) == "100000000 0.0.0.0:2181,0.0.0.0:2182"
+    assert client_config("") == " "
+
+
+def test_what_only_zookeeper_has_is_answered_for_the_embedded_store(capsys):
+    worked = play(
+        "whoami", "sync /brokers", "config", "config -c", "setAcl /brokers world:anyone:r",
+        "setAcl /brokers nonsense", "setAcl /brokers", "sync",
+    )  # fmt: skip
+
+    assert worked == [True, True, True, True, False, False, False, False]
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        "Auth scheme: User", "world: anyone", "Sync is OK", "", " ",
+    ]  # fmt: skip
+    assert printed.err.splitlines() == [
+        "/brokers: the embedded store has no ACLs, the file's mode decides",
+        "nonsense does not have the form scheme:id:perm",
+        "Acl is not valid : null",
+        "setAcl [-s] [-v version] [-R] path acl",
+        "sync path",
+    ]
