@@ -93,6 +93,18 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "replica-verification": Tool(
         "odradek.cli.kafka.replica_verification", "Compare the replicas of topics."
     ),
+    "client-metrics": Tool(
+        "odradek.cli.kafka.elsewhere.client_metrics", "Refused, as with ZooKeeper: KRaft only."
+    ),
+    "metadata-quorum": Tool(
+        "odradek.cli.kafka.elsewhere.metadata_quorum", "Refused, as with ZooKeeper: KRaft only."
+    ),
+    "storage": Tool(
+        "odradek.cli.kafka.elsewhere.storage", "Refused, as with ZooKeeper: nothing is formatted."
+    ),
+    "mirror-maker": Tool(
+        "odradek.cli.kafka.elsewhere.mirror_maker", "Names Apache Kafka's, which works with us."
+    ),
 }
 _BARE: Final = frozenset({"zookeeper-shell"})
 
