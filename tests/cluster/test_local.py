@@ -14,6 +14,7 @@ import pytest
 from odradek.local import processes
 from odradek.local.client_files import ClientFiles
 from odradek.local.directory import ClusterDirectory, LocalError
+from odradek.local.growth import clone
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 
@@ -83,6 +84,55 @@ def test_a_second_up_in_one_directory_is_refused(cluster):
     with pytest.raises(LocalError, match=f"broker 0 is pid {before[0]}.*odradek down"):
         cluster.up(UpOptions())
     assert pids(cluster) == before
+
+
+def test_brokers_are_added_to_a_cluster_that_runs(cluster):
+    cluster.up(UpOptions(brokers=1))
+    before = pids(cluster)
+    assert cluster.add(2) == [1, 2]
+    cluster.up(UpOptions(brokers=4))
+
+    assert states(cluster) == ["running"] * 4
+    assert pids(cluster)[:1] == before
+    assert "added to the 1 broker of this directory: 1, 2; replicas" in cluster.messages[0]
+    assert "added to the 3 brokers of this directory: 3; replicas" in cluster.messages[1]
+
+
+def test_up_with_more_brokers_than_there_were_adds_them(cluster):
+    cluster.up(UpOptions(brokers=2))
+    cluster.down()
+    with pytest.raises(LocalError, match="no broker of .* runs: odradek up --brokers 3"):
+        cluster.add()
+    cluster.up(UpOptions(brokers=3))
+
+    assert states(cluster) == ["running"] * 3
+    assert "added to the 2 brokers of this directory: 2; replicas" in cluster.messages[0]
+
+
+def test_no_more_brokers_are_added_than_a_directory_may_have(cluster):
+    cluster.up(UpOptions())
+    with pytest.raises(LocalError, match="must be from 1 to 100"):
+        cluster.add(100)
+    assert states(cluster) == ["running"]
+
+
+def test_a_cluster_is_copied_when_it_does_not_run(cluster, tmp_path):
+    cluster.up(UpOptions(brokers=2))
+    copy = ClusterDirectory(tmp_path / "copy")
+    with pytest.raises(LocalError, match="broker 0 of .* runs.*odradek down"):
+        clone(ClusterDirectory(tmp_path / "D"), copy)
+    cluster.kill(0)
+    cluster.down()
+    clone(ClusterDirectory(tmp_path / "D"), copy)
+    other = Supervisor(copy, say=print, program=FAKE)
+    try:
+        cluster.up(UpOptions())
+        other.up(UpOptions())
+        assert not set(other.status()["bootstrap"].split(",")) & set(
+            cluster.status()["bootstrap"].split(",")
+        )
+    finally:
+        other.kill_all()
 
 
 def test_two_concurrent_ups_create_one_cluster(cluster, tmp_path):
@@ -232,8 +282,8 @@ def test_a_missing_cluster_or_broker_is_named(cluster, tmp_path):
     with pytest.raises(LocalError, match="broker 1 runs already"):
         cluster.start(1)
     cluster.down()
-    with pytest.raises(LocalError, match="--brokers 3: the cluster in this directory has 2"):
-        cluster.up(UpOptions(brokers=3))
+    with pytest.raises(LocalError, match="--brokers 1: the cluster in this directory has 2"):
+        cluster.up(UpOptions(brokers=1))
 
 
 def test_the_clients_of_a_secure_cluster_find_it_after_it_has_moved(cluster, tmp_path):

@@ -46,10 +46,12 @@ def topics(bootstrap):
     return asyncio.run(ask())
 
 
-def create(bootstrap, name):
+def create(bootstrap, name, partitions=1, replication_factor=1):
     async def ask():
         async with await Cluster.bootstrap(bootstrap) as cluster:
-            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            topic = CreatableTopic(
+                name=name, num_partitions=partitions, replication_factor=replication_factor
+            )
             request = CreateTopicsRequest(topics=[topic])
             answer = await (await cluster.controller()).request(request, CreateTopicsResponse)
             assert answer.topics[0].error_code == 0
@@ -100,6 +102,29 @@ def test_a_detached_cluster_stays_and_every_command_finds_it(path):
     assert status(path)["brokers"][0]["state"] == "stopped"
     assert odradek("up", "--detach", "--dir", path).stdout.strip() == bootstrap
     assert topics(bootstrap) == ["t"]
+
+
+def test_a_cluster_grows_and_is_copied(path, tmp_path):
+    first = odradek("up", "--detach", "--dir", path).stdout.strip()
+    create(first, "t", partitions=4)
+    added = odradek("add", "--rebalance", "--dir", path)
+    bootstrap, _, rest = added.stdout.partition("\n")
+    assert bootstrap.startswith(f"{first},")
+    assert "2 partitions change" in rest
+    assert f"odradek plan rebalance --dir {path} --execute" in added.stderr
+    create(bootstrap, "of-two", replication_factor=2)
+
+    odradek("down", "--dir", path)
+    copy = tmp_path / "copy"
+    assert f"odradek up --dir {copy}" in odradek("clone", copy, "--dir", path).stderr
+    odradek("up", "--detach", "--dir", path)
+    try:
+        other = odradek("up", "--detach", "--dir", copy).stdout.strip()
+        create(other, "u")
+        assert sorted(topics(other)) == ["of-two", "t", "u"]
+        assert sorted(topics(bootstrap)) == ["of-two", "t"]
+    finally:
+        odradek("down", "--dir", copy)
 
 
 def test_options_reach_the_broker_and_invalid_ones_are_reported(path):

@@ -43,6 +43,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "kill": Command("odradek.cli.odradek.local", "kill", "Kill one broker (kill -9)."),
     "pause": Command("odradek.cli.odradek.local", "pause", "Freeze one broker (SIGSTOP)."),
     "resume": Command("odradek.cli.odradek.local", "resume", "Continue a frozen broker (SIGCONT)."),
+    "add": Command("odradek.cli.odradek.growth", "add", "Add brokers to a running cluster."),
+    "clone": Command("odradek.cli.odradek.growth", "clone", "Copy a cluster, to try something."),
     "why": Command(
         "odradek.cli.odradek.why",
         "why",

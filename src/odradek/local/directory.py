@@ -71,7 +71,7 @@ class ClusterDirectory:
     """The directory of one cluster. Nothing is created before `save`."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        self.path = path.absolute()
+        self.path = pathlib.Path(os.path.abspath(path))
 
     def properties_file(self, broker_id: int) -> pathlib.Path:
         return self.broker(broker_id) / "server.properties"

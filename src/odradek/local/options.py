@@ -180,14 +180,19 @@ def free_ports(host: str, count: int) -> list[int]:
     for port in random.sample(_PORTS, k=len(_PORTS)):
         if len(found) == count:
             break
-        if _is_free(host, port):
+        if is_free(host, port):
             found.append(port)
     if len(found) < count:
         raise LocalError(f"fewer than {count} ports from {_PORTS[0]} to {_PORTS[-1]} are free")
     return found
 
 
-def _is_free(host: str, port: int) -> bool:
+def is_free(host: str, port: int) -> bool:
+    """Whether no process listens there at this moment.
+
+    Raises:
+        LocalError: the host is not one of this machine's.
+    """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:

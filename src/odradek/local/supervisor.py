@@ -32,6 +32,7 @@ from odradek.local.directory import (
     TargetState,
 )
 from odradek.local.ends import end_of, last_lines
+from odradek.local.growth import write_added
 from odradek.local.options import UpOptions, read_log_dirs, write_options
 from odradek.local.processes import ProcessId
 from odradek.local.ready import listen
@@ -85,11 +86,17 @@ class Supervisor:
         Raises:
             LocalError: the cluster runs already, an option cannot be applied, or a broker ended.
         """
-        self._directory.load()  # refuses another program's directory before creating anything
+        # Refuses another program's directory before creating anything.
+        more = _added_while_running(self._directory.load(), options)
+        if more:
+            self.add(more)
+            return
         with self._directory.locked():
             state = self._directory.load() or ClusterRecord(up=False, brokers={})
             self._refuse_second(state)
-            brokers = _count(state, options)
+            brokers, there = _count(state, options), len(state.brokers)
+            if there:
+                self._write_added(range(there, brokers), None)
             self._write_options(options, brokers)
             if options.faults:
                 self._directory.faults(0).parent.mkdir(mode=0o700, exist_ok=True)
@@ -102,6 +109,30 @@ class Supervisor:
             self.down()
             raise
         self._refresh_clients()
+
+    def add(self, count: int = 1, *, rack: str | None = None) -> list[int]:
+        """Add brokers to a cluster that runs, and wait until they serve. Returns their ids.
+
+        Raises:
+            LocalError: the cluster does not run, there would be too many brokers, broker 0 has an
+                option that another one cannot take over, or a new broker ended.
+        """
+        with self._changing() as state:
+            there = len(state.brokers)
+            if not _running(state):
+                raise LocalError(
+                    f"no broker of {self._directory.path} runs: odradek up --brokers "
+                    f"{there + count} --dir {self._directory.path} starts it with more brokers"
+                )
+            added = list(range(there, UpOptions(brokers=there + count).brokers or 0))
+            self._write_added(added, rack)
+            state.brokers |= {i: BrokerRecord() for i in added}
+            state.up = True
+            self._renew(added)
+            pipes = self._spawn(state, added)
+        self._await(pipes)
+        self._refresh_clients()
+        return added
 
     def down(self) -> None:
         """Stop every broker cleanly; kill and report those that do not stop in time."""
@@ -196,11 +227,7 @@ class Supervisor:
             if record.process and processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} runs already (pid {record.process.pid})")
             state.up = True
-            if self._directory.is_secured:
-                from odradek.local.secure import renew  # noqa: PLC0415 - of secure clusters only
-
-                for line in renew(self._directory, [broker_id]):
-                    self._say(line)
+            self._renew([broker_id])
             pipes = self._spawn(state, [broker_id])
         self._await(pipes)
         self._refresh_clients()
@@ -267,6 +294,24 @@ class Supervisor:
 
         write_secure_options(self._directory, options, brokers=brokers, say=self._say)
 
+    def _write_added(self, broker_ids: Sequence[int], rack: str | None) -> None:
+        if not broker_ids:
+            return
+        write_added(self._directory, broker_ids, rack)
+        names = ", ".join(map(str, broker_ids))
+        self._say(
+            f"added to the {broker_ids[0]} broker{'s' * (broker_ids[0] > 1)} of this directory: "
+            f"{names}; replicas of existing partitions move there by odradek plan rebalance"
+        )
+
+    def _renew(self, broker_ids: Sequence[int]) -> None:
+        """Make certificates that are missing, or expire soon, in a secure cluster."""
+        if self._directory.is_secured:
+            from odradek.local.secure import renew  # noqa: PLC0415 - of secure clusters only
+
+            for line in renew(self._directory, broker_ids):
+                self._say(line)
+
     def _refresh_clients(self) -> None:
         """Correct the addresses in the files of clients: the brokers may serve at others."""
         if self._directory.is_secured:
@@ -294,8 +339,8 @@ class Supervisor:
         for broker_id, process in _running(state).items():
             raise LocalError(
                 f"a cluster runs in {self._directory.path} (broker {broker_id} is pid "
-                f"{process.pid}): odradek status and odradek down are for it; or choose "
-                "another --dir"
+                f"{process.pid}): odradek status, odradek add and odradek down are for it; or "
+                "choose another --dir"
             )
 
     def _spawn(self, state: ClusterRecord, broker_ids: Sequence[int]) -> dict[int, int]:
@@ -353,14 +398,22 @@ class Supervisor:
         return f"broker {broker_id} {what}; {log} ends with:\n{_tail(log)}"
 
 
+def _added_while_running(state: ClusterRecord | None, options: UpOptions) -> int:
+    """How many brokers `up --brokers N`, without other options, adds to a cluster that runs."""
+    if state is None or not _running(state) or options != UpOptions(brokers=options.brokers):
+        return 0
+    return max(0, (options.brokers or 0) - len(state.brokers))
+
+
 def _count(state: ClusterRecord, options: UpOptions) -> int:
     there = len(state.brokers)
-    if there and options.brokers not in {None, there}:
+    wanted = options.brokers or there or len(options.racks) or 1
+    if wanted < there:
         raise LocalError(
-            f"--brokers {options.brokers}: the cluster in this directory has {there}; "
-            "leave the option out, or choose another --dir"
+            f"--brokers {wanted}: the cluster in this directory has {there}; leave the option out, "
+            "or choose another --dir. To remove brokers: odradek plan drain, then odradek stop"
         )
-    return there or options.brokers or len(options.racks) or 1
+    return wanted
 
 
 def _running(state: ClusterRecord) -> dict[int, ProcessId]:
