@@ -75,7 +75,13 @@ class ControllerRequests:
             refusal = self._refusal(request, origin)  # the epochs may have changed meanwhile
             if refusal is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=refusal)
-        return await leader_and_isr(self._replicas, request)
+        response = await leader_and_isr(self._replicas, request)
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                self._cache.leader_announced(
+                    topic.topic_name, state.partition_index, state.leader_epoch
+                )
+        return response
 
     async def stop_replica(
         self, request: StopReplicaRequest, origin: Origin | None = None

@@ -172,6 +172,7 @@ class BrokerOptions:
     odradek_http_allowed_hosts: tuple[str, ...]
     odradek_connection_responses_max_bytes: int
     odradek_connections_memory_max_bytes: int
+    odradek_metadata_hold_ms: int
     odradek_unauthenticated_memory_max_bytes: int
     odradek_unauthenticated_timeout_ms: int
     odradek_flush_before_ack: bool

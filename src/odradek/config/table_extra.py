@@ -91,6 +91,13 @@ OPTIONS: Final = (
             "the connections without progress for the longest time are closed.",
     ),
     Option(
+        "odradek.metadata.hold.ms", INT, 300, rule=at_least(0),
+        doc="How long a Metadata response may wait for the new leader of a partition, when this "
+            "broker has lost its connection to the old one, or the controller has sent it a newer "
+            "leader epoch than its metadata has. Apache Kafka answers with the old leader at once, "
+            "and clients wait for their next request. 0: responses do not wait.",
+    ),
+    Option(
         "odradek.unauthenticated.memory.max.bytes", LONG, 1 << 28, rule=at_least(1 << 20),
         scope=CLUSTER_WIDE,
         doc="The memory limit for all connections together that are not authenticated yet, or "

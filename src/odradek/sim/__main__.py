@@ -105,6 +105,12 @@ def _traits(
     "--durable", is_flag=True, help="Brokers flush before they acknowledge, and lose power."
 )
 @click.option(
+    "--hold-metadata",
+    "holds_metadata",
+    is_flag=True,
+    help="Metadata responses wait for a new leader that is expected.",
+)
+@click.option(
     "--kinds", callback=_kinds, metavar="KIND,...", help="Use only faults of these kinds."
 )
 @click.option(
@@ -131,6 +137,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     groups: bool,
     reassigns: bool,
     durable: bool,
+    holds_metadata: bool,
     kinds: tuple[Kind, ...] | None,
     traits: frozenset[Trait] | None,
     smaller: bool,
@@ -149,6 +156,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         groups=groups,
         reassigns=reassigns and brokers > 1 and transactions is None and not groups,
         durable=durable,
+        holds_metadata=holds_metadata,
         traits=traits,
     )
     numbers = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)

@@ -15,6 +15,8 @@ Behaviour:
       answer waits for it; after the time in which a failed controller is replaced, the connection
       is closed. Apache Kafka answers without brokers at once, and librdkafka 2.16 then drops the
       brokers that it had: docs/decisions.md.
+    * A response about a partition of which this broker expects a newer leader waits for it, at most
+      for `odradek.metadata.hold.ms` (`broker/cluster/expected_leaders.py`).
 
 Versions:
     v4  `allow_auto_topic_creation`     v5  offline replicas      v7  leader epochs
@@ -37,6 +39,7 @@ from odradek.broker.serving.answers import Encoded
 from odradek.broker.serving.parts import PART
 from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
+from odradek.model.cluster import Broker, EndPoint
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS, topic_name_problem
 from odradek.model.partition import NO_LEADER
@@ -111,9 +114,31 @@ class MetadataApi:
         """
         if not self._cache.brokers:
             return self._when_announced(session, request, api_version, part)
+        if self._cache.expected:
+            return self._when_led(session, request, api_version, part)
+        return self._now(session, request, api_version, part)
+
+    def _now(
+        self, session: Session, request: MetadataRequest, api_version: int, part: int | None
+    ) -> Encoded | Message | Awaitable[Message]:
         if part is not None:
             return self._fresh(session, request, api_version, part)
         return self._answer(session, request, api_version)
+
+    async def _when_led(
+        self, session: Session, request: MetadataRequest, api_version: int, part: int | None
+    ) -> Encoded | Message:
+        """Answer when newer leaders that are expected are in the metadata, or after a while."""
+        await self._cache.wait_for_leaders(self._names(request, api_version))
+        answer = self._now(session, request, api_version, part)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _names(self, request: MetadataRequest, api_version: int) -> list[str] | None:
+        """The topics of a request; None: all."""
+        if request.topics is None or asks_for_all(request, api_version):
+            return None
+        asked = (topic.name or self._cache.topic_name(topic.topic_id) for topic in request.topics)
+        return [name for name in asked if name is not None]
 
     async def _when_announced(
         self, session: Session, request: MetadataRequest, api_version: int, part: int | None
@@ -122,9 +147,7 @@ class MetadataApi:
             lambda: bool(self._cache.brokers), self._announced_within_ms
         ):  # the response has no field for an error: the connection is closed
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
-        if part is not None:
-            return self._fresh(session, request, api_version, part)
-        answer = self._answer(session, request, api_version)
+        answer = self._now(session, request, api_version, part)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _answer(
@@ -187,6 +210,8 @@ class MetadataApi:
     ) -> Encoded | MetadataResponse:
         if len(self._answers) >= ANSWERS_MAX or api_version < THROTTLE_TIME_SINCE:
             return response
+        if len(response.brokers) != len(self._cache.brokers):
+            return response  # it has brokers that have ended, or leaves some out: for a while
         if any(topic.error_code for topic in response.topics):
             return response  # it is not kept, because a topic may be created
         answer = Encoded(encoder(MetadataResponse, api_version)(response))
@@ -218,6 +243,15 @@ def asks_for_all(request: MetadataRequest, api_version: int) -> bool:
     return request.topics is None or (api_version == 0 and not request.topics)
 
 
+def _brokers(points: Iterable[tuple[Broker, EndPoint]]) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(
+            node_id=broker.id, host=point.host, port=point.port, rack=broker.rack
+        )
+        for broker, point in points
+    ]
+
+
 def _head(
     cache: MetadataCache, session: Session, request: MetadataRequest, cluster_id: str
 ) -> MetadataResponse:
@@ -225,12 +259,7 @@ def _head(
     response = MetadataResponse(
         cluster_id=cluster_id,
         controller_id=cache.controller_id if cache.controller_id in cache.brokers else NO_LEADER,
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker.id, host=point.host, port=point.port, rack=broker.rack
-            )
-            for broker, point in cache.live_end_points(session.listener)
-        ],
+        brokers=_brokers(cache.live_end_points(session.listener)),
         cluster_authorized_operations=NOT_ASKED_FOR,
     )
     if request.include_cluster_authorized_operations:
@@ -259,6 +288,11 @@ def metadata(
             ]
         )
     response = _head(cache, session, request, cluster_id)
+    if asked:
+        # librdkafka (2.10 to 2.16) drops a broker that is missing in the response that names the
+        # new leader, and with it the partition that it is just moving to that leader; it then waits
+        # for its next look, up to a second. So a broker is named for a while after its end.
+        response.brokers += _brokers(cache.departed_end_points(session.listener))
     if asked is None or asks_for_all(request, api_version):
         response.topics = [
             _describe(cache, session, topic, request.include_topic_authorized_operations)

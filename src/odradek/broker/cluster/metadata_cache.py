@@ -5,15 +5,17 @@ cache; a request that creates a topic waits until the cache has it (`wait_until`
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from odradek.broker.cluster.expected_leaders import ExpectedLeaders
 from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.partition import LEADER_DURING_DELETE, NO_LEADER
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 from odradek.wire.schema import ZERO_UUID
 
+DEPARTED_MS: Final = 5_000
 DELETED_IDS_MAX: Final = 10_000
 _PROTOCOL_NAMES: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
@@ -46,9 +48,10 @@ class MetadataCache:
         self,
         loop: asyncio.AbstractEventLoop,
         monotonic_ms: Callable[[], MonotonicMs],
-        *,
+        hold_ms: int = 0,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`hold_ms`: how long a response may wait for a leader that is expected."""
         self.version = 0
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
@@ -58,6 +61,8 @@ class MetadataCache:
         self._loop = loop
         self._monotonic_ms = monotonic_ms
         self._changed = changed
+        self._departed: list[tuple[Broker, MonotonicMs]] = []  # since when they are not registered
+        self.expected = ExpectedLeaders(hold_ms)
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
 
     # ------------------------------------------------------------------- look-ups
@@ -124,11 +129,50 @@ class MetadataCache:
             if entry in self._waiting:
                 self._waiting.remove(entry)
 
+    # ------------------------------------------------------------- leaders that are expected
+
+    async def wait_for_leaders(self, topics: Sequence[str] | None) -> None:
+        """Wait while a newer leader of these topics (None: all) is expected."""
+        until_ms = self._held_until(topics)
+        if until_ms:
+            await self.wait_until(lambda: not self._held_until(topics), until_ms)
+
+    def _held_until(self, topics: Sequence[str] | None) -> int:
+        return self.expected.until_ms(topics, self._monotonic_ms())
+
+    def leader_lost(self, leader: int) -> None:
+        """The connection to this broker is lost: another leader is expected for its partitions."""
+        if self.expected.hold_ms:
+            for topic, index, known in self._led_by(leader):
+                self.expected.expect(topic, index, known.leader_epoch + 1, self._monotonic_ms())
+
+    def leader_reached(self, leader: int) -> None:
+        """There is a connection to this broker again."""
+        if self.expected:
+            for topic, index, _ in self._led_by(leader):
+                self.expected.drop(topic, index)
+            self._wake()
+
+    def leader_announced(self, topic: str, index: int, leader_epoch: int) -> None:
+        """The controller has sent this leader epoch to the replicas, or will soon."""
+        known = self.partition(topic, index)
+        if known is None or leader_epoch > known.leader_epoch:
+            self.expected.expect(topic, index, leader_epoch, self._monotonic_ms())
+
+    def _led_by(self, leader: int) -> list[tuple[str, int, PartitionMetadata]]:
+        return [
+            (name, index, known)
+            for name, topic in self._topics.items()
+            for index, known in topic.partitions.items()
+            if known.leader == leader
+        ]
+
     # --------------------------------------------------------------------- changes
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:
         """Apply UpdateMetadata. Returns the names of topics that are deleted now."""
         self.controller_id = request.controller_id
+        before = self.brokers
         self.brokers = {
             live.id: Broker(
                 id=live.id,
@@ -145,11 +189,14 @@ class MetadataCache:
             )
             for live in request.live_brokers
         }
+        self._note_departures(before)
         deleted = []
         for topic_state in request.topic_states:
             name, topic_id = topic_state.topic_name, topic_state.topic_id
             for state in topic_state.partition_states:
+                self.expected.met(name, state.partition_index, state.leader_epoch)
                 if state.leader == LEADER_DURING_DELETE:
+                    self.expected.drop(name, state.partition_index)
                     self._note_deletion(name, topic_id)
                     if self._remove_partition(name, state.partition_index):
                         deleted.append(name)
@@ -168,6 +215,22 @@ class MetadataCache:
         self._changed()
         self._wake()
         return deleted
+
+    def _note_departures(self, before: dict[int, Broker]) -> None:
+        now = self._monotonic_ms()
+        gone = [broker for broker in before.values() if broker.id not in self.brokers]
+        self._departed = [
+            (broker, at) for broker, at in self._departed if broker.id not in self.brokers
+        ] + [(broker, now) for broker in gone]
+
+    def departed_end_points(self, listener: str) -> list[tuple[Broker, EndPoint]]:
+        """The addresses of brokers that have ended in the last `DEPARTED_MS`."""
+        if not self._departed:
+            return []
+        since = self._monotonic_ms() - DEPARTED_MS
+        self._departed = [(broker, at) for broker, at in self._departed if at > since]
+        points = ((broker, broker.end_point(listener)) for broker, _ in self._departed)
+        return [(broker, point) for broker, point in points if point is not None]
 
     def leader_of(self, partition: PartitionMetadata) -> int:
         """The leader, if it is registered; otherwise NO_LEADER."""

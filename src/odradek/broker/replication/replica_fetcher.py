@@ -111,6 +111,10 @@ def fetch_partition(index: int, followed: _Followed, *, bytes_max: int) -> Fetch
     )
 
 
+def _nothing() -> None:
+    pass
+
+
 class ReplicaFetcher:
     """Fetches all partitions that one other broker leads (Kafka's `ReplicaFetcherThread`)."""
 
@@ -132,6 +136,9 @@ class ReplicaFetcher:
         self.leader = leader
         self.problem: str | None = None  # why the last connection could not be made
         self.fetched_bytes = 0  # of record batches
+        # Called when the connection to the leader is lost, and when there is one.
+        self.lost: Callable[[], None] = _nothing
+        self.reached: Callable[[], None] = _nothing
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._connector = connector
@@ -246,6 +253,7 @@ class ReplicaFetcher:
                 await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
         except OSError as error:
             self.problem = str(error) or type(error).__name__
+            self.lost()
             self._later()
             return
         self.problem = None
@@ -253,12 +261,15 @@ class ReplicaFetcher:
             channel.close()
             return
         self._channel = channel
+        self.reached()
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._send()
 
     def _ended(self) -> None:
         """The connection is closed; the waiting request has already been answered with None."""
         self._channel = None
+        if not self._is_stopped:
+            self.lost()
 
     def _disconnect(self) -> None:
         channel, self._channel = self._channel, None

@@ -5,6 +5,7 @@ leader's address.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
@@ -127,4 +128,6 @@ class ReplicaFetchers:
         if point is None:
             return None
         fetcher = self._by_leader[leader] = self._make(point)
+        fetcher.lost = partial(self._cache.leader_lost, leader)
+        fetcher.reached = partial(self._cache.leader_reached, leader)
         return fetcher

@@ -155,7 +155,7 @@ class BrokerParts:
         self.tls = tls_listeners_of(world, self.turns, lambda: self.requests)
         self.purgatory = Purgatory(world.loop, clock.monotonic_ms)
         self.metadata = MetadataCache(
-            world.loop, clock.monotonic_ms, changed=self._metadata_changed
+            world.loop, clock.monotonic_ms, config.odradek_metadata_hold_ms, self._metadata_changed
         )
         self.settings = TopicSettingsBook(
             config, changed=lambda topic: self.replicas.topic_config_changed(topic)

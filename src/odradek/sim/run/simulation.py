@@ -72,6 +72,7 @@ BROKER_PROPERTIES: Final = {
     "log.retention.check.interval.ms": "5000",
     "log.segment.delete.delay.ms": "1000",
     "connections.max.idle.ms": "20000",
+    "odradek.metadata.hold.ms": "0",  # `Options.holds_metadata`
 }
 
 # In half of the seeds of several brokers, leaders are balanced as soon as one partition is not led
@@ -91,6 +92,7 @@ class Options:
     only: frozenset[int] | None = None  # numbers of the faults to play; None: all
     kinds: tuple[Kind, ...] | None = None  # None: the default kinds
     transactions: TransactionOptions | None = None  # instead of the default clients
+    holds_metadata: bool = False  # Metadata responses wait for a leader that is expected
     groups: bool = False  # group members instead of the default clients
     reassigns: bool = False  # an administrator reassigns during the whole run
     durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
@@ -132,8 +134,8 @@ class Options:
         usual_clients = self.transactions is None and not self.groups
         if self.brokers > 1 and usual_clients and not self.reassigns:
             words.append("--no-reassign")
-        if self.durable:
-            words.append("--durable")
+        flags = {"--durable": self.durable, "--hold-metadata": self.holds_metadata}
+        words += [flag for flag, is_set in flags.items() if is_set]
         if self.traits is not None:
             words.append(f"--traits {trait_names(self.traits)}")
         return " ".join(words)
@@ -267,6 +269,7 @@ class Simulation:
             | (of_transactions or {})
             | (group_properties(options.brokers) if options.groups or transactions else {})
             | (register_properties() if Trait.REGISTERS in traits else {})
+            | ({"odradek.metadata.hold.ms": "300"} if options.holds_metadata else {})
             | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
         )
         cluster.strays = Trait.STRAYS in traits

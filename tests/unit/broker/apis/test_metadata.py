@@ -1,12 +1,13 @@
 """Metadata: what a client may see, which topics are created, what a version means."""
 
 import asyncio
+import inspect
 
 import pytest
 from tests.unit.broker.cluster.test_metadata_cache import ID_A, update_metadata
 
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
-from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.metadata_cache import DEPARTED_MS, MetadataCache
 from odradek.broker.serving.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
@@ -303,3 +304,110 @@ def test_a_broker_that_is_never_announced_does_not_answer_that_there_are_no_brok
         assert asyncio.get_running_loop().time() == 18
 
     run(scenario())
+
+
+# ------------------------------------------------------------------ leaders that are expected
+
+
+def held(scenario, *, hold_ms=300):
+    """A scenario with an API and its cache; partition 0 of `orders` is led by broker 1 of 1, 2."""
+
+    async def inside():
+        loop = asyncio.get_running_loop()
+        cache = MetadataCache(loop, lambda: round(loop.time() * 1000), hold_ms)
+        cache.update(update_metadata(("orders", ID_A, {0: 1}), brokers=(1, 2)))
+        api = MetadataApi(cache, cluster_id=lambda: "c", maker=None, announced_within_ms=1000)
+        await scenario(api, cache, loop)
+
+    run(inside())
+
+
+async def leader_and_brokers(answer):
+    """The leader of the only partition, and the brokers, in an answer that may have to wait."""
+    encoded = await answer if inspect.isawaitable(answer) else answer
+    if isinstance(encoded, Encoded):
+        response, _ = decoder(MetadataResponse, 12)(memoryview(encoded.body), 0)
+    else:
+        response = encoded
+    leaders = [part.leader_id for topic in response.topics for part in topic.partitions]
+    return leaders, [broker.node_id for broker in response.brokers]
+
+
+def moved(brokers=(1, 2)):
+    """UpdateMetadata with the next leader, broker 2."""
+    update = update_metadata(("orders", ID_A, {0: 2}), brokers=brokers)
+    update.topic_states[0].partition_states[0].leader_epoch = 1
+    return update
+
+
+@pytest.mark.parametrize("request_of_it", [named("orders"), MetadataRequest(topics=None)])
+def test_an_answer_waits_for_the_successor_of_a_leader_that_is_lost(request_of_it):
+    async def scenario(api, cache, loop):
+        cache.leader_lost(1)
+        loop.call_later(0.05, cache.update, moved())
+
+        leaders, _ = await leader_and_brokers(api.handle(session(), request_of_it, 12))
+        assert leaders == [2]
+        assert loop.time() < 0.1
+
+    held(scenario)
+
+
+def test_an_answer_waits_for_a_leader_epoch_that_the_controller_has_sent_to_the_replicas():
+    async def scenario(api, cache, loop):
+        cache.leader_announced("orders", 0, 1)
+        loop.call_later(0.05, cache.update, moved())
+
+        assert (await leader_and_brokers(api.handle(session(), named("orders"), 12)))[0] == [2]
+
+    held(scenario)
+
+
+def test_an_answer_waits_no_longer_than_the_limit():
+    async def scenario(api, cache, loop):
+        cache.leader_lost(1)
+        await asyncio.sleep(0.2)
+        cache.leader_lost(1)  # another attempt to connect has failed
+        begun = loop.time()
+
+        assert (await leader_and_brokers(api.handle(session(), named("orders"), 12)))[0] == [1]
+        assert 0.09 < loop.time() - begun < 0.11, "300 ms after the loss"
+        assert isinstance(api.handle(session(), named("orders"), 12), Encoded)
+
+    held(scenario)
+
+
+def test_an_answer_does_not_wait_for_a_leader_that_is_back():
+    async def scenario(api, cache, loop):
+        cache.leader_lost(1)
+        loop.call_later(0.05, cache.leader_reached, 1)
+
+        assert (await leader_and_brokers(api.handle(session(), named("orders"), 12)))[0] == [1]
+        assert loop.time() < 0.1
+
+    held(scenario)
+
+
+def test_nothing_waits_if_the_limit_is_0():
+    async def scenario(api, cache, loop):
+        cache.leader_lost(1)
+        cache.leader_announced("orders", 0, 1)
+        assert isinstance(api.handle(session(), named("orders"), 12), Encoded)
+
+    held(scenario, hold_ms=0)
+
+
+def test_a_broker_that_has_ended_is_named_for_a_while_to_those_who_name_topics():
+    async def scenario(api, cache, loop):
+        cache.update(moved(brokers=(2,)))
+
+        async def brokers(request):
+            return (await leader_and_brokers(api.handle(session(), request, 12)))[1]
+
+        assert await brokers(named("orders")) == [2, 1]
+        assert await brokers(MetadataRequest(topics=None)) == [2]
+        assert await brokers(MetadataRequest(topics=[])) == [2]
+        await asyncio.sleep(DEPARTED_MS / 1000)
+        assert await brokers(named("orders")) == [2]
+
+    held(scenario)

@@ -7,6 +7,13 @@ from odradek.model.cluster import Broker, EndPoint
 class Cache:
     def __init__(self):
         self.brokers = {}
+        self.noted = []
+
+    def leader_lost(self, leader):
+        self.noted.append(("lost", leader))
+
+    def leader_reached(self, leader):
+        self.noted.append(("reached", leader))
 
     def put(self, id_, port=9092, listener="PLAINTEXT"):
         point = EndPoint(
@@ -158,3 +165,13 @@ def test_a_stopping_broker_follows_no_leader_whatever_is_requested():
 
     assert [fetcher.leader.host for fetcher in stage.made] == ["b2"]
     assert stage.made[0].stopped
+
+
+def test_the_metadata_cache_is_notified_of_lost_and_new_connections_to_leaders():
+    stage = Stage(2, 3)
+    stage.fetchers.follow(FakePartition(2))
+    stage.fetchers.follow(FakePartition(3))
+    stage.made[1].lost()
+    stage.made[0].reached()
+
+    assert stage.cache.noted == [("lost", 3), ("reached", 2)]
