@@ -72,7 +72,6 @@ BROKER_PROPERTIES: Final = {
     "log.retention.check.interval.ms": "5000",
     "log.segment.delete.delay.ms": "1000",
     "connections.max.idle.ms": "20000",
-    "odradek.metadata.hold.ms": "0",  # `Options.holds_metadata`
 }
 
 # In half of the seeds of several brokers, leaders are balanced as soon as one partition is not led
@@ -113,6 +112,13 @@ class Options:
         if self.transactions is None and not self.groups:
             return USUAL
         return kinds_with_coordinators(self.brokers, durable=self.durable)
+
+    @property
+    def broker_properties(self) -> dict[str, str]:
+        """The brokers' options that follow from flags alone."""
+        hold_ms = 300 if self.holds_metadata else 0
+        flushes = "true" if self.durable else "false"
+        return {"odradek.metadata.hold.ms": str(hold_ms), "odradek.flush.before.ack": flushes}
 
     @property
     def words(self) -> str:
@@ -269,8 +275,7 @@ class Simulation:
             | (of_transactions or {})
             | (group_properties(options.brokers) if options.groups or transactions else {})
             | (register_properties() if Trait.REGISTERS in traits else {})
-            | ({"odradek.metadata.hold.ms": "300"} if options.holds_metadata else {})
-            | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
+            | options.broker_properties,
         )
         cluster.strays = Trait.STRAYS in traits
         drawn = draw_schedule(
