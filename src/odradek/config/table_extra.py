@@ -95,7 +95,8 @@ OPTIONS: Final = (
         doc="How long a Metadata response may wait for the new leader of a partition, when this "
             "broker has lost its connection to the old one, or the controller has sent it a newer "
             "leader epoch than its metadata has. Apache Kafka answers with the old leader at once, "
-            "and clients wait for their next request. 0: responses do not wait.",
+            "and clients wait for their next request. Above 0 a response that names topics also "
+            "names a broker for five seconds after its end. 0: responses are as Kafka's.",
     ),
     Option(
         "odradek.unauthenticated.memory.max.bytes", LONG, 1 << 28, rule=at_least(1 << 20),

@@ -217,6 +217,8 @@ class MetadataCache:
         return deleted
 
     def _note_departures(self, before: dict[int, Broker]) -> None:
+        if not self.expected.hold_ms:  # responses are as Kafka's
+            return
         now = self._monotonic_ms()
         gone = [broker for broker in before.values() if broker.id not in self.brokers]
         self._departed = [
