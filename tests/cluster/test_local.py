@@ -286,6 +286,20 @@ def test_a_missing_cluster_or_broker_is_named(cluster, tmp_path):
         cluster.up(UpOptions(brokers=1))
 
 
+def test_a_broker_that_is_added_to_a_secure_cluster_gets_a_certificate(cluster, tmp_path):
+    pytest.importorskip("cryptography", reason="the extra `secure`")
+    cluster.up(UpOptions(secure=True))
+    cluster.add()
+
+    addresses = cluster.status()["bootstrap"]
+    assert (tmp_path / "D" / "secrets" / "broker-1.pem").exists()
+    assert cluster.status()["brokers"][1]["listeners"][0].startswith("SASL_SSL://")
+    assert (
+        f"bootstrap.servers={addresses}"
+        in (tmp_path / "D" / "clients" / "app.librdkafka.properties").read_text()
+    )
+
+
 def test_the_clients_of_a_secure_cluster_find_it_after_it_has_moved(cluster, tmp_path):
     pytest.importorskip("cryptography", reason="the extra `secure`")
     files = ClientFiles(tmp_path / "D" / "clients")

@@ -111,14 +111,14 @@ def _elsewhere(
     options: Mapping[str, str], places: Mapping[pathlib.Path, pathlib.Path]
 ) -> dict[str, str]:
     """The options with other paths."""
-    moved = dict(options)
+    return {name: _moved(value, places) for name, value in options.items()}
+
+
+def _moved(text: str, places: Mapping[pathlib.Path, pathlib.Path]) -> str:
     for old, new in places.items():
-        path = re.compile(re.escape(str(old)) + r"(?=[/,\s]|$)")
-        moved = {
-            name: path.sub(lambda _, new=new: str(new), value)  # type: ignore[misc]
-            for name, value in moved.items()
-        }
-    return moved
+        whole = re.escape(str(old)) + r"(?=[/,\s]|$)"
+        text = re.sub(whole, str(new).replace("\\", r"\\"), text)
+    return text
 
 
 def _with_other_ports(
@@ -194,6 +194,9 @@ def clone(source: ClusterDirectory, target: ClusterDirectory) -> Copied:
             file = target.properties_file(broker_id)
             is_secret = not file.stat().st_mode & 0o077
             replace_text(file, amend(file.read_text(), each), is_secret=is_secret)
+        for file in target.clients.glob("*.properties"):  # librdkafka's name a certificate
+            text = _moved(file.read_text(), {source.path: target.path})
+            replace_text(file, text, is_secret=True)
         # Last: without it the directory is that of no cluster.
         target.save(ClusterRecord(up=False, brokers={i: BrokerRecord() for i in files}))
     return copied

@@ -140,8 +140,14 @@ def test_a_private_directory_has_a_private_copy(directory, copy):
     create(directory, 1)
     directory.path.chmod(0o700)
     directory.properties_file(0).chmod(0o600)
+    directory.clients.mkdir()
+    client = directory.clients / "app.librdkafka.properties"
+    client.write_text(f"ssl.ca.location={directory.clients}/ca.pem\nsasl.username=app\n")
     clone(directory, copy)
 
+    assert (copy.clients / client.name).read_text() == (
+        f"ssl.ca.location={copy.clients}/ca.pem\nsasl.username=app\n"
+    )
     assert stat.S_IMODE(copy.path.stat().st_mode) == 0o700
     assert stat.S_IMODE(copy.properties_file(0).stat().st_mode) == 0o600
 
