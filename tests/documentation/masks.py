@@ -8,6 +8,7 @@ compared exactly; besides them, the width of a gap between columns is not compar
     id         a UUID, or an id of 22 characters that Kafka derives from one
     time       10:00:00, 2026-01-31 10:00:00, 2026-01-31T10:00:00.123Z, 1767225600000 (ms)
     duration   0.42 s, 17 ms, and ages: `5 s ago`, `now`
+    size       3.9 MB, 12 KiB: equal to a fifth
     rate       1234.5 records/sec, 1.2 MB/sec, 3.4 MiB/s, (1,234/s)
     isr        Isr: 0,1,2 and ISR 0,1,2: the order in which the replicas joined it
 
@@ -20,11 +21,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 ANY_LINES = "..."
-_BOUND = ("address", "process", "id")
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _TOKEN = re.compile(
     rf"""
     (?P<rate>{_NUMBER}\ ?(?:records|messages|requests|[KMG]i?B|B)?/s(?:ec)?\b)
+  | \b(?P<size>{_NUMBER}\ [KMG]i?B)\b
   | (?P<time>\d{{4}}-\d\d-\d\d[T\ ]\d\d:\d\d(?::\d\d(?:[.,:]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?
            | \b\d\d:\d\d:\d\d(?:[.,]\d+)?\b
            | \b1[6-9]\d{{11}}\b)
@@ -97,16 +98,32 @@ def is_same_line(page: str, actual: str, bindings: Bindings) -> bool:
     expected, printed = list(_pieces(page.rstrip())), list(_pieces(actual.rstrip()))
     if len(expected) != len(printed):
         return False
-    for (kind, wanted), (other, given) in zip(expected, printed, strict=True):
-        if kind != other:
-            return False
-        if not kind and _words(wanted) != _words(given):
-            return False
-        if kind == "isr" and sorted(wanted.split(",")) != sorted(given.split(",")):
-            return False
-        if kind in _BOUND and not bindings.bind(kind, wanted, given):
-            return False
-    return True
+    return all(
+        kind == other and _is_same(kind, wanted, given, bindings)
+        for (kind, wanted), (other, given) in zip(expected, printed, strict=True)
+    )
+
+
+def _is_same(kind: str, wanted: str, given: str, bindings: Bindings) -> bool:
+    """Whether two pieces of one kind are equal by its rule."""
+    match kind:
+        case "":
+            return _words(wanted) == _words(given)
+        case "size":
+            return _is_about(wanted, given)
+        case "isr":
+            return sorted(wanted.split(",")) == sorted(given.split(","))
+        case "address" | "process" | "id":
+            return bindings.bind(kind, wanted, given)
+        case _:
+            return True
+
+
+def _is_about(wanted: str, given: str) -> bool:
+    """Whether two sizes have the same unit, and numbers that differ by a fifth at most."""
+    (one, unit), (other, other_unit) = wanted.split(), given.split()
+    numbers = float(one.replace(",", "")), float(other.replace(",", ""))
+    return unit == other_unit and min(numbers) >= 0.8 * max(numbers)
 
 
 def matched(page: Sequence[str], actual: Sequence[str], bindings: Bindings) -> Bindings | None:
