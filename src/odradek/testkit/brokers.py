@@ -14,6 +14,9 @@ ANSWER_S: Final = 120.0
 PROPERTIES: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
+    # A follower fetches a new partition when its last fetch was answered: after 500 ms by default,
+    # for which the first record with acks=all waits in each new topic.
+    "replica.fetch.wait.max.ms": "50",
     "transaction.state.log.num.partitions": "3",
     "zookeeper.session.timeout.ms": "6000",
 }
