@@ -188,8 +188,8 @@ def _warn(broker: Broker) -> None:
     if broker.config.log_validate_records == "full" and fastest_check() is plain_check:
         log.info(
             "records of producers are checked in Python: a produce request of 16 KiB takes "
-            "more than twice the processor time; install odradek-fast (the folder fast/), or "
-            "set log.validate.records=batch if you trust your producers"
+            "more than twice the processor time; install odradek-fast (in a clone: "
+            "pip install ./fast), or set log.validate.records=batch if you trust your producers"
         )
 
 
