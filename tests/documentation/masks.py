@@ -13,7 +13,8 @@ compared exactly; besides them, the width of a gap between columns is not compar
     isr        Isr: 0,1,2 and ISR 0,1,2: the order in which the replicas joined it
 
 Ports, processes and ids are bound: what the page calls 27105 is one port in a whole page, and what
-a later command of the page names by it is replaced by what it is in this run.
+a later command of the page names by it is replaced by what it is in this run. The host `alpha` of a
+page is this machine.
 """
 
 import re
@@ -40,7 +41,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 # In a command, also the ports that it asks for.
-_PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=[Pp]ort[ =]))\d{4,5}\b")
+_PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=alpha:)|(?<=[Pp]ort[ =]))\d{4,5}\b")
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Bindings:
         for (kind, page), actual in self.to_actual.items():
             if kind == "id":
                 text = text.replace(page, actual)
-        return text
+        return text.replace("alpha:", "localhost:")
 
     def on_page(self, text: str) -> str:
         """A text of this run with the ports, processes and ids of the page."""

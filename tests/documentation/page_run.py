@@ -32,7 +32,7 @@ HOME = "/home/me"  # what pages show in place of the directory
 COMMAND_S = 120.0
 STOP_S = 20.0
 UNTIL_S = 60.0
-REFRESH_UNTIL_S = 5.0  # then what is printed is what the page shall show
+REFRESH_UNTIL_S = 10.0  # then what is printed is what the page shall show
 RUN = 10  # a port that is named stands for so many: `--port P` takes P, P+1 ...
 # Below the range from which the system takes ports for outgoing connections.
 PORTS = range(20_000, 32_000, RUN)
