@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 
 import pytest
@@ -23,6 +24,19 @@ def test_the_site_can_be_built_strictly(tmp_path):
 
     assert done.returncode == 0, done.stdout
     assert (tmp_path / "site" / "architecture.html").is_file()
+
+
+def leaves(entries):
+    for entry in entries:
+        for value in entry.values():
+            yield from [value] if isinstance(value, str) else leaves(value)
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+
+    assert sorted(leaves(navigation)) == sorted(pages)
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
