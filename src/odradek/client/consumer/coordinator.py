@@ -168,12 +168,10 @@ class ConsumerCoordinator:
     # -------------------------------------------------------------------------- for the consumer
 
     def metadata(self) -> GroupMetadata:
-        """MemberSubscription id and generation of the last assignment (Java's `groupMetadata`).
+        """Member id and generation of the last assignment (Java's `groupMetadata`).
 
         They are kept when the membership is lost: a transaction that commits offsets without a
-        generation is not fenced by the group (KIP-447), and what was read in one generation must
-        not
-        be committed in another.
+        generation is not fenced by the group (KIP-447).
         """
         return self._metadata
 
@@ -560,6 +558,8 @@ class ConsumerCoordinator:
     async def _commit_once(self, offsets: Offsets) -> None:
         if not offsets:
             return
+        if self._generation != self._metadata.generation:  # the partitions may have other owners
+            raise CommitFailedError("the group rebalances, or has removed this consumer: call poll")
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, partition), committed in sorted(offsets.items()):
             topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(

@@ -320,6 +320,31 @@ def test_a_commit_is_not_retried_after_a_permanent_error(code, error):
     as_member(then)
 
 
+def test_nothing_is_committed_in_a_generation_in_which_it_was_not_read():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(generation=1), given(T0)]
+        await poll(coordinator)
+        coordinator.rejoin("another member has joined")
+        cluster.answers = [joined(generation=2), asyncio.get_running_loop().create_future()]
+        await coordinator.poll(1000)  # the answer to SyncGroup is missing
+        with pytest.raises(CommitFailedError, match="call poll"):
+            await coordinator.commit(AT_5)
+
+    assert of(as_member(then), OffsetCommitRequest) == []
+
+
+def test_a_member_that_the_group_has_removed_commits_nothing():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(), given(T0)]
+        await poll(coordinator)
+        cluster.answers = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+        await asyncio.sleep(3.1)
+        with pytest.raises(CommitFailedError, match="call poll"):
+            await coordinator.commit(AT_5)
+
+    assert of(as_member(then), OffsetCommitRequest) == []
+
+
 def test_a_commit_is_retried_until_the_time_out():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [commit_answer(ErrorCode.REQUEST_TIMED_OUT)] * 1000
