@@ -1,7 +1,7 @@
 """A broker is killed or stopped: how long producers with acks=all get no acknowledgement.
 
     ./run bench failover [--partitions 1000] [--runs 3] [--case WORD] [--only odradek|kafka]
-                         [--store zookeeper]
+                         [--store zookeeper] [--client raw|librdkafka|java]
 
 Three brokers, replication factor 3, min.insync.replicas 2; each case on a cluster of its own:
 
@@ -11,7 +11,8 @@ Three brokers, replication factor 3, min.insync.replicas 2; each case on a clust
     controller stopped   SIGTERM of the controller
 
 The figure is the longest time between two acknowledgements, of the partition or of sixteen of
-those that the broker led, by producers that send one record after the other and retry. For a kill
+those that the broker led, by producers that send one record after the other and retry; or by
+librdkafka's or Java's producer with its own defaults (`--client`). For a kill
 it includes the time until the failure is detected: with ZooKeeper the session's time-out, 6 s here;
 with our embedded store the end of a socket. `--store` selects Odradek's store.
 One JSON line for each run is appended to
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
@@ -54,6 +56,22 @@ class Case(NamedTuple):
         return self.controller
 
 
+def _module(name: str) -> Callable[[list[str]], list[str]]:
+    return lambda arguments: [sys.executable, "-m", f"kit.{name}", *arguments]
+
+
+def _java(arguments: list[str]) -> list[str]:
+    source = ROOT / "bench" / "kit" / "ProducerOutage.java"
+    return fetch.java_class(apache.LINE, source, *arguments, heap="256M")
+
+
+# The command of each producer.
+CLIENTS: dict[str, Callable[[list[str]], list[str]]] = {
+    "raw": _module("outage"),
+    "librdkafka": _module("librdkafka_outage"),
+    "java": _java,
+}
+
 CASES = (
     Case("leader killed", controller=False, signal=signal.SIGKILL),
     Case("leader stopped", controller=False, signal=signal.SIGTERM),
@@ -63,18 +81,18 @@ CASES = (
 
 
 def measure(
-    home: pathlib.Path, kind: str, store: str, case: Case, partitions: int
+    home: pathlib.Path, kind: str, store: str, case: Case, partitions: int, client: str
 ) -> dict[str, float]:
     """One run on a cluster of its own."""
     target: Target = target_of(kind, store)(home / kind, brokers=BROKERS, properties=PROPERTIES)
     try:
         target.start()
-        return _measure(target, case, partitions)
+        return _measure(target, case, partitions, client)
     finally:
         target.end()
 
 
-def _measure(target: Target, case: Case, partitions: int) -> dict[str, float]:
+def _measure(target: Target, case: Case, partitions: int, client: str) -> dict[str, float]:
     addresses = target.bootstrap.split(",")
     seen = raw.metadata(addresses[0])
     ids = sorted(seen.brokers)
@@ -88,9 +106,8 @@ def _measure(target: Target, case: Case, partitions: int) -> dict[str, float]:
         : PROBED if case.many else 1
     ]
     pid = target.pids()[ids.index(victim)]
-    command = [sys.executable, "-m", "kit.outage", target.bootstrap, "load"]
     producers = subprocess.Popen(
-        [*command, ",".join(map(str, probed))],
+        CLIENTS[client]([target.bootstrap, "load", ",".join(map(str, probed))]),
         cwd=ROOT / "bench",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -135,7 +152,10 @@ def _until_gone(pid: int) -> float:
     show_default=True,
     help="What coordinates ours.",
 )
-def main(*, partitions: int, runs: int, word: str, only: str | None, store: str) -> None:
+@click.option("--client", type=click.Choice(list(CLIENTS)), default="raw", show_default=True)
+def main(
+    *, partitions: int, runs: int, word: str, only: str | None, store: str, client: str
+) -> None:
     """Measure, append to the results, print."""
     kinds = [only] if only else list(TARGETS)
     if "kafka" in kinds:
@@ -149,24 +169,32 @@ def main(*, partitions: int, runs: int, word: str, only: str | None, store: str)
             if word in case.name:
                 home = pathlib.Path(folder) / str(number)
                 count = partitions if case.many else BROKERS
-                for kind, found in _measure_all(home, kinds, store, case, count, runs).items():
+                measured = _measure_all(home, kinds, store, case, count, client, runs)
+                for kind, found in measured.items():
                     _print(case, target_of(kind, store).name, found)
 
 
-def _measure_all(
-    home: pathlib.Path, kinds: list[str], store: str, case: Case, partitions: int, runs: int
+def _measure_all(  # noqa: PLR0913, PLR0917 - what is measured
+    home: pathlib.Path,
+    kinds: list[str],
+    store: str,
+    case: Case,
+    partitions: int,
+    client: str,
+    runs: int,
 ) -> dict[str, list[dict[str, float]]]:
     figures: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for run in range(runs):
         for kind in kinds if run % 2 == 0 else reversed(kinds):
             before = machine.describe()
-            found = measure(home / str(run), kind, store, case, partitions)
+            found = measure(home / str(run), kind, store, case, partitions, client)
             figures[kind].append(found)
             result: dict[str, Any] = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "run": run + 1,
                 "target": target_of(kind, store).name,
                 "case": case.name,
+                "client": client,
                 "partitions": partitions,
                 **{key: round(value, 3) for key, value in found.items()},
                 "machine": before,
