@@ -1,4 +1,4 @@
-"""Kafka clusters for tests: started in milliseconds, broken on request, gone afterwards.
+"""Kafka clusters for tests: started in milliseconds, broken on request, removed at their end.
 
     from odradek.testkit import KafkaCluster
 
