@@ -93,6 +93,10 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "replica-verification": Tool(
         "odradek.cli.kafka.replica_verification", "Compare the replicas of topics."
     ),
+    "streams-application-reset": Tool(
+        "odradek.cli.kafka.clients.streams_application_reset",
+        "Let an application of Kafka Streams process again.",
+    ),
     "client-metrics": Tool(
         "odradek.cli.kafka.elsewhere.client_metrics", "Refused, as with ZooKeeper: KRaft only."
     ),

@@ -238,6 +238,34 @@ async def commit_offsets(
     }
 
 
+async def remove_members(cluster: Cluster, group_id: str, member_ids: Iterable[str]) -> None:
+    """Remove members from a group, as if they had left it.
+
+    Raises:
+        ApiError: the group's coordinator refuses it.
+    """
+    from odradek.wire.messages.leave_group import (  # noqa: PLC0415 - loaded when used
+        LeaveGroupRequest,
+        LeaveGroupResponse,
+        MemberIdentity,
+    )
+
+    message = LeaveGroupRequest(
+        group_id=group_id, members=[MemberIdentity(member_id=each) for each in member_ids]
+    )
+    response = await ask_coordinator(
+        cluster,
+        GROUP_COORDINATOR,
+        group_id,
+        message,
+        LeaveGroupResponse,
+        lambda answer: (answer.error_code,),
+    )
+    for code in (response.error_code, *(member.error_code for member in response.members)):
+        if code:
+            raise ApiError(known_code(code))
+
+
 async def delete_group(cluster: Cluster, group_id: str) -> Outcome:
     """Delete a group without members, with its offsets."""
     from odradek.wire.messages import delete_groups as wire  # noqa: PLC0415

@@ -159,7 +159,7 @@ async def _prepare(
     parser: Parser,
     flags: Flags,
 ) -> Offsets:
-    scenario = _scenario(group_id, partitions, parser, flags)
+    scenario = scenario_of(group_id, partitions, parser, flags)
     try:
         new = await new_offsets(cluster, group_id, partitions, scenario)
     except NoCommittedOffsetError as error:
@@ -174,9 +174,10 @@ async def _prepare(
     return new.offsets
 
 
-def _scenario(
+def scenario_of(
     group_id: str, partitions: Sequence[TopicPartition], parser: Parser, flags: Flags
 ) -> Scenario:
+    """The reset that the flags ask for."""
     if flags.has("to-earliest"):
         return ToEarliest()
     if flags.has("to-latest"):
