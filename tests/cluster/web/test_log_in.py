@@ -1,20 +1,17 @@
 """The page of a secure cluster: each viewer is a user of it, with the rights of that user."""
 
 import json
-import ssl
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import pytest
+from tests.served import TIMEOUT_S, ServedPage
 
 from odradek.local.client_files import ClientFiles
 from odradek.local.directory import ClusterDirectory
 
 pytest.importorskip("odradek.local.certificates", reason="the extra `secure`")
 ODRADEK = (sys.executable, "-m", "odradek")
-TIMEOUT_S = 120
 
 
 def run(*arguments, code=0):
@@ -26,7 +23,7 @@ def run(*arguments, code=0):
     return done.stdout + done.stderr
 
 
-class SecurePage:
+class SecurePage(ServedPage):
     """A cluster of one broker with the topics `open` and `hidden`, and its page with log-in."""
 
     def __init__(self, path):
@@ -37,30 +34,15 @@ class SecurePage:
             self.tool("topics", "--create", "--topic", topic)
         run("allow", "alice", "read,write", "topic", "open", "--dir", path)
         self.log = (path / "page.log").open("w")
-        self.process = subprocess.Popen(
-            [*ODRADEK, "web", "--dir", str(path), "--log-in", "--write"],
-            stdout=subprocess.PIPE, stderr=self.log, text=True,
+        super().__init__(
+            "--dir", path, "--log-in", "--write",
+            log=self.log, authority=str(self.files.authority),
         )  # fmt: skip
-        self.url = self.process.stdout.readline().strip()
-        self.trusting = ssl.create_default_context(cafile=str(self.files.authority))
 
     def tool(self, name, *arguments):
         bootstrap = json.loads(run("status", "--json", "--dir", self.path))["bootstrap"]
         config = ("--command-config", self.files.java("admin"))
         return run(name, "--bootstrap-server", bootstrap, *config, *arguments)
-
-    def ask(self, view, token="", body=None):
-        """The status and the JSON of an answer."""
-        headers = {"accept": "application/json"}
-        headers |= {"authorization": f"Bearer {token}"} if token else {}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + view, data, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self.trusting) as found:
-                return found.status, json.load(found)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.load(error)
 
     def log_in(self, user):
         login = self.files.login(user)
@@ -69,9 +51,7 @@ class SecurePage:
         return answer["token"]
 
     def end(self):
-        self.process.terminate()
-        self.process.wait(TIMEOUT_S)
-        self.process.stdout.close()
+        super().end()
         self.log.close()
 
 

@@ -199,7 +199,8 @@ def test_a_move_is_seen_after_a_restart_of_the_page_and_cancelled(bootstrap):
             await page.until(lambda v: v["moving"] and v["can_change_throttle"])
             answer = await page.post("/moves/throttle", throttle="50MB")
             assert answer[1]["says"] == "brokers 0, 1, 2: 50.0 MB/s"
-            await page.until(lambda v: v["state"] == "done" and unthrottled(v))
+            done = await page.until(lambda v: v["state"] == "done" and unthrottled(v))
+            assert done["saved"]["throttle"] == 50_000_000  # of a process that would continue
         await become(bootstrap, "slow", {0: [0, 1, 2], 1: [0, 1, 2]})
 
     asyncio.run(run())

@@ -346,3 +346,12 @@ def test_the_lab_offers_what_a_process_allows():
         ("resume", "kill"),
         (),
     ]
+
+
+def test_one_partition_has_the_sentences_about_it_and_about_the_topic():
+    lines = ("t-1: replica 2 is out of sync", "  because it is slow", "t-10: has no leader")
+    facts = detail(11, sentences=("on topic t", *lines))
+
+    assert topic_view(facts, "t", 1).sentences == ("on topic t", *lines[:2])
+    assert topic_view(facts, "t", 10).sentences == ("on topic t", lines[2])
+    assert topic_view(facts, "t").sentences == ("on topic t", *lines)

@@ -37,7 +37,7 @@ from odradek.plan.quantities import bytes_text, parse_bytes
 from odradek.plan.reassignment import plan_to, reassignment
 from odradek.web.moves.planned import plan_id
 from odradek.web.moves.request import PlanKind, PlanRequest, title_of
-from odradek.web.moves.saved import SavedPlan, load_newest, mark_done, save_plan
+from odradek.web.moves.saved import SavedPlan, load_newest, mark_done, save_pace, save_plan
 
 log = logging.getLogger(__name__)
 KEPT: Final = 16  # plans that were shown, and may be executed
@@ -93,6 +93,7 @@ class MoveRunner:
         self._task: asyncio.Task[None] | None = None
         self._turn = turn or MoveTurn()
         self._changing = self._turn.changing
+        self._filing = asyncio.Lock()  # the file of the plan is written by one at a time
         self._pauses = False
         self._progress: MoveProgress | None = None
         self._problem: str | None = None
@@ -209,6 +210,8 @@ class MoveRunner:
     async def change_throttle(self, text: str) -> str:
         """Throttle the running batch, and those after it, to another rate.
 
+        It is kept in the file of the plan, and so holds when another process continues it.
+
         Raises:
             PlanError: it is not a number of bytes, or no broker is throttled.
         """
@@ -223,6 +226,11 @@ class MoveRunner:
             if not brokers:
                 raise PlanError("no broker is throttled")
             self._throttle = throttle
+            async with self._filing:
+                saved = await self.saved()
+                if saved is not None and not saved.is_done:
+                    pace = saved.pace._replace(throttle=throttle)
+                    await asyncio.to_thread(save_pace, pathlib.Path(saved.path), pace)
             return f"brokers {', '.join(map(str, brokers))}: {bytes_text(throttle)}/s"
 
     async def cancel(self) -> str:
@@ -312,7 +320,8 @@ class MoveRunner:
         )
         if done == len(plan.changed):
             await clear_all_throttles(cluster)
-            await asyncio.to_thread(mark_done, path)
+            async with self._filing:
+                await asyncio.to_thread(mark_done, path)
 
     def _tell(self, progress: MoveProgress) -> None:
         self._progress = progress

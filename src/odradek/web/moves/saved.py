@@ -64,13 +64,28 @@ def save_plan(
         "sizes": {str(partition): plan.sizes.get(partition, 0) for partition in changed},
     }
     path = folder / f"{_prefix(cluster_id)}{begun_ms:015}.json"
+    _write(path, tree)
+    return path
+
+
+def save_pace(path: pathlib.Path, pace: MovePace) -> None:
+    """Write another pace into the file of a plan: with it the plan is continued.
+
+    Raises:
+        OSError, ValueError, KeyError: it cannot be read or written.
+    """
+    tree = json.loads(path.read_text())
+    tree[_OWN]["pace"] = pace._asdict()
+    _write(path, tree)
+
+
+def _write(path: pathlib.Path, tree: object) -> None:
     new = path.with_suffix(".new")
     with new.open("w") as file:
         json.dump(tree, file)
         file.flush()
         os.fsync(file.fileno())
     new.rename(path)
-    return path
 
 
 def mark_done(path: pathlib.Path) -> None:

@@ -107,8 +107,11 @@ const draw = (canvas) => {
   canvas.height = rows * 17 * scale;
   canvas.cells = { found, columns };
   const context = canvas.getContext("2d");
-  const style = getComputedStyle(canvas);
-  const colours = COLOURS.map((name) => style.getPropertyValue(name));
+  // A property has the two colours of light-dark(); a colour that is in use is one of them.
+  const colours = COLOURS.map((name) => {
+    canvas.style.color = `var(${name})`;
+    return getComputedStyle(canvas).color;
+  });
   context.scale(scale, scale);
   found.forEach(([, level], place) => {
     context.fillStyle = colours[level];

@@ -1,6 +1,7 @@
 """The list of topics, and one topic: its replicas as lanes, sizes, options, and why. Pure."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,13 +162,24 @@ def _view(
         size_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
         isr_min=topic.isr_min,
         options=topic.options,
-        sentences=topic.sentences,
+        sentences=tuple(_sentences_of(topic, only)),
         journal=tuple(journal[: -HISTORY - 1 : -1]),
         is_reported=topic.is_reported,
         problems=topic.problems,
         only=only,
         is_rebuilt=is_rebuilt,
     )
+
+
+def _sentences_of(topic: TopicDetail, only: int | None) -> Iterator[str]:
+    """Those about the topic or, of its partitions, about this one."""
+    heading = re.compile(rf"{re.escape(topic.name)}-(\d+)\b")
+    about: int | None = None
+    for sentence in topic.sentences:
+        if found := heading.match(sentence):
+            about = int(found[1])
+        if only is None or about in (None, only):
+            yield sentence
 
 
 def _health(partition: PartitionFacts, isr_min: int | None) -> PartitionHealth:

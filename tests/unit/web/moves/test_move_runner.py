@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.asgi import request
 
+from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.execute import MovePace
@@ -14,7 +15,7 @@ from odradek.web.facts.source import Source
 from odradek.web.moves.mover import KEPT, MoveRunner, plan_file, rest_of
 from odradek.web.moves.planned import plan_id
 from odradek.web.moves.request import PlanKind, PlanRequest
-from odradek.web.moves.saved import SavedPlan
+from odradek.web.moves.saved import SavedPlan, load_newest, save_pace, save_plan
 
 REQUEST = PlanRequest(kind=PlanKind.REBALANCE)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -79,3 +80,13 @@ def test_a_field_that_is_not_valid_is_answered_with_the_reason():
 
     assert answer.status_code == 422
     assert "must be one of rebalance" in answer.json()["error"]
+
+
+def test_a_throttle_that_was_changed_is_in_the_file_of_the_plan(tmp_path):
+    plan = plan_to_broker(1)
+    path = save_plan(tmp_path, "c", "x", plan, MovePace(throttle=10, batch=3), WallMs(1))
+    save_pace(path, MovePace(throttle=99, batch=3))
+    saved = load_newest(tmp_path, "c")
+
+    assert saved is not None
+    assert (saved.pace, saved.after) == (MovePace(throttle=99, batch=3), {T0: (1,)})

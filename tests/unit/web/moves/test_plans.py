@@ -1,6 +1,7 @@
 """A plan on the page: what is asked for, its table, its dangers, its commands."""
 
 import json
+import sys
 
 import pytest
 
@@ -190,3 +191,10 @@ def test_batches_are_limited_by_number_and_by_bytes():
     assert list(batches(plan, [T0, T1], 1, None)) == [[T0], [T1]]
     assert list(batches(plan, [T0, T1], 2, 3_999)) == [[T0], [T1]]
     assert list(batches(plan, [T0, T1], 2, 10)) == [[T0], [T1]]  # each is larger
+
+
+def test_without_the_solver_the_reason_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+
+    with pytest.raises(PlanError, match="scipy, and it is not installed: .*pip install"):
+        make_plan(parsed(kind="rebalance"), PICTURE)
