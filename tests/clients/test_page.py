@@ -217,12 +217,15 @@ def test_a_move_is_planned_cancelled_executed_and_rolled_back(kafka: Kafka) -> N
 
     plan = kafka.view("moves/plan?kind=replication-factor&topic=moved&factor=3")
     assert kafka.page.ask("moves/begin", body={"plan": plan["id"]})[0] == 200
-    kafka.wait("moves", lambda view: view["state"] == "done")
+    done = kafka.wait("moves", lambda view: view["state"] == "done")
     assert {len(each) for each in replicas(kafka, "moved")} == {3}
 
     back = kafka.view("moves/plan?kind=roll-back")
     assert kafka.page.ask("moves/begin", body={"plan": back["id"]})[0] == 200
-    kafka.wait("moves", lambda view: view["state"] == "done" and not view["can_roll_back"])
+    kafka.wait(
+        "moves",
+        lambda view: view["state"] == "done" and view["saved"]["path"] != done["saved"]["path"],
+    )
     assert replicas(kafka, "moved") == before
 
 

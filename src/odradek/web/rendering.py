@@ -24,11 +24,12 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from odradek.plan.quantities import binary_text, span_text
+
 HERE: Final = pathlib.Path(__file__).parent
 STATIC: Final = HERE / "static"
 BEGIN, END = "<!--content-->", "<!--/content-->"  # in base.html
 _LIVE: Final = re.compile(r"<!--live ([^ >]+)-->(.*?)<!--/live-->", re.DOTALL)
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def plain(value: object) -> Any:
@@ -70,25 +71,15 @@ def count(number: float | None) -> str:
 
 
 def size(number: float | None) -> str:
-    """Bytes in the largest unit that leaves at least one whole."""
-    if number is None:
-        return "–"  # noqa: RUF001 - a dash is meant
-    for unit in _UNITS:
-        if abs(number) < 1024 or unit == _UNITS[-1]:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1024
-    raise AssertionError
+    """Bytes with a binary unit; a dash if the number is not known."""
+    return "–" if number is None else binary_text(number)  # noqa: RUF001 - a dash is meant
 
 
 def duration(ms: float | None) -> str:
-    """A time span in one unit."""
+    """A time span; a dash if it is not known."""
     if ms is None:
         return "–"  # noqa: RUF001 - a dash is meant
-    for limit, divisor, unit in ((1_000, 1, "ms"), (120_000, 1e3, "s"), (7.2e6, 6e4, "min"),
-                                 (1.728e8, 3.6e6, "h")):  # fmt: skip
-        if ms < limit:
-            return f"{ms / divisor:.0f} {unit}"
-    return f"{ms / 8.64e7:.0f} d"
+    return f"{ms:.0f} ms" if ms < 1_000 else span_text(ms / 1_000)
 
 
 def clock(at_ms: int | None) -> str:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from odradek.model.clock import WallMs
+from odradek.plan.quantities import span_text
 from odradek.web.groups.values import PartitionLag
 
 SAMPLES_MAX: Final = 64
@@ -177,23 +178,7 @@ def _trend_text(
         stopped = "; nothing is committed" if consumed <= 0 else ""
         return f"rising by {rate:,.1f} records/s{stopped}"
     if caught_up_s is not None:
-        return f"falling by {-rate:,.1f} records/s: without lag in {duration_text(caught_up_s)}"
+        return f"falling by {-rate:,.1f} records/s: without lag in {span_text(caught_up_s)}"
     if not lag:
         return "no lag"
     return "steady: nothing is committed" if consumed <= 0 else "steady"
-
-
-def duration_text(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `5 min 10 s`, `3 h 20 min`, `2 d 4 h`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    for size, unit, smaller, small_unit in (
-        (86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"),
-    ):  # fmt: skip
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size} {unit}" + (f" {rest} {small_unit}" if rest else "")
-    return f"{whole} s"

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.model.partition import TopicPartition
+from odradek.plan.quantities import span_text
 from odradek.web.groups.facts import NextRecord
 from odradek.web.groups.history import GroupHistory
-from odradek.web.groups.lag import LagSource, LagTime, duration_text, lag_time
+from odradek.web.groups.lag import LagSource, LagTime, lag_time
 from odradek.web.groups.picture import level
 from odradek.web.groups.values import ObservedGroup, PartitionLag
 from odradek.web.messages.content import moment
@@ -109,7 +110,7 @@ def _slowest(times: list[LagTime]) -> LagTime:
 
 
 def _shown(time: LagTime) -> dict[str, Any]:
-    text = "not known" if time.seconds is None else duration_text(time.seconds)
+    text = "not known" if time.seconds is None else span_text(time.seconds)
     return {"text": text, "source": time.source.value, "why": time.text}
 
 

@@ -1,34 +1,12 @@
 """The picture of lanes in sentences: for screen readers, for text browsers and for tooltips."""
 
-from typing import Final
-
+from odradek.plan.quantities import binary_text, span_text
 from odradek.web.lanes.values import AxisMark, LaneRole, PartitionLanes, ReplicaLane
-
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def number(offset: int | None) -> str:
     """An offset with separated thousands, or "unknown"."""
     return "unknown" if offset is None else f"{offset:,}"
-
-
-def size(count: float) -> str:
-    """A number of bytes with the largest unit that leaves at least one."""
-    power = 0
-    while count >= 1024 and power < len(_UNITS) - 1:
-        count, power = count / 1024, power + 1
-    digits = 0 if power == 0 or count >= 100 else 1
-    return f"{count:.{digits}f} {_UNITS[power]}"
-
-
-def duration(seconds: float) -> str:
-    """A duration in its two largest units."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def state(lane: ReplicaLane) -> str:
@@ -55,11 +33,11 @@ def progress(lane: ReplicaLane) -> str:
     """What is left of a move; an empty text if nothing is known about it."""
     parts = []
     if lane.bytes_left is not None:
-        parts.append(f"{size(lane.bytes_left)} left")
+        parts.append(f"{binary_text(lane.bytes_left)} left")
     if lane.bytes_per_s is not None:
-        parts.append(f"{size(lane.bytes_per_s)}/s")
+        parts.append(f"{binary_text(lane.bytes_per_s)}/s")
     if lane.seconds_left is not None:
-        parts.append(f"{duration(lane.seconds_left)} to go")
+        parts.append(f"{span_text(lane.seconds_left)} to go")
     return ", ".join(parts)
 
 

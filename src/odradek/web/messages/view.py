@@ -6,6 +6,7 @@ What a slice has found, how far the search is, and in sentences what was not sea
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from odradek.plan.quantities import binary_text
 from odradek.web.messages.content import content_of, moment
 from odradek.web.messages.progress import PartitionProgress, SearchProgress
 from odradek.web.messages.query import AtTime, Query
@@ -23,7 +24,6 @@ _STATES: Final = {
         "transaction"
     ),
 }
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def message(record: FoundRecord) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def message(record: FoundRecord) -> dict[str, Any]:
 
 def cost(ranges: SearchRanges) -> dict[str, Any]:
     """What a search reads, before it reads anything."""
-    size = "" if ranges.bytes < 0 else f", about {bytes_text(ranges.bytes)}"
+    size = "" if ranges.bytes < 0 else f", about {binary_text(ranges.bytes)}"
     unknown = f"; sizes are not known: {ranges.sizes_unknown}" if ranges.sizes_unknown else ""
     return {
         "offsets": ranges.offsets,
@@ -202,16 +202,6 @@ def _offsets(count: int) -> str:
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
-
-
-def bytes_text(size: int) -> str:
-    """`1.5 MiB`; whole bytes below one KiB."""
-    amount, unit = float(size), _UNITS[0]
-    for unit in _UNITS:
-        if amount < 1024 or unit == _UNITS[-1]:
-            break
-        amount /= 1024
-    return f"{size} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
 
 
 def neighbours(fields: Mapping[str, str], records: Sequence[FoundRecord]) -> list[dict[str, str]]:

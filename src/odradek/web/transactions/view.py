@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from odradek.client.admin.groups import TransactionDescription
 from odradek.plan.facts import OpenProducer
+from odradek.plan.quantities import span_text
 from odradek.web.facts.poller import FactKey, Facts
-from odradek.web.groups.lag import duration_text
 from odradek.web.messages.content import moment
 from odradek.web.transactions.facts import HeldPartition, TransactionsNow
 
@@ -69,7 +69,7 @@ def _transaction(each: TransactionDescription, now: TransactionsNow) -> dict[str
         "state_text": _STATES.get(each.state, each.state),
         "started": moment(each.started_ms),
         "open_ms": since_ms,
-        "open": "" if since_ms is None else duration_text(max(0, since_ms) / 1000),
+        "open": "" if since_ms is None else span_text(max(0, since_ms) / 1000),
         "timeout_ms": each.timeout_ms,
         "ends": _ends(each, now.at_ms),
         "partitions": [str(p) for p in sorted(each.partitions)],
@@ -86,7 +86,7 @@ def _ends(each: TransactionDescription, at_ms: int) -> str:
     ends_ms = each.started_ms + each.timeout_ms
     if ends_ms <= at_ms:
         return f"its timeout passed at {moment(ends_ms)}: the coordinator aborts it next"
-    left = duration_text((ends_ms - at_ms) / 1000)
+    left = span_text((ends_ms - at_ms) / 1000)
     return f"the coordinator aborts it at {moment(ends_ms)}, in {left} (transaction.timeout.ms)"
 
 

@@ -10,7 +10,6 @@ from odradek.web.groups.lag import (
     EndSamples,
     LagSample,
     LagSource,
-    duration_text,
     lag_time,
     trend,
 )
@@ -129,9 +128,3 @@ def test_what_was_before_the_last_half_minute_does_not_count():
 
 def test_a_short_time_has_no_trend():
     assert trend([LagSample(0, 10, 0, 10), LagSample(1_000, 20, 0, 20)]).direction == ""
-
-
-def test_durations():
-    assert [duration_text(each) for each in (0.42, 9.99, 42, 310, 12_000, 7_200, 190_000)] == [
-        "0.4 s", "10.0 s", "42 s", "5 min 10 s", "3 h 20 min", "2 h", "2 d 4 h",
-    ]  # fmt: skip

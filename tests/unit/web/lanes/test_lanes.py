@@ -218,17 +218,3 @@ def test_the_values_are_json():
     assert dumps(asdict(LANES)).startswith(
         '{"topic": "orders", "partition": 0, "lanes": [{"broker"'
     )
-
-
-@pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (300 << 40, "300 TiB")]
-)
-def test_sizes(count, said):
-    assert words.size(count) == said
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(59.4, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min")]
-)
-def test_durations(seconds, said):
-    assert words.duration(seconds) == said

@@ -115,9 +115,3 @@ def test_the_bounds_of_a_search_are_named():
         ),
         "only partitions 1, 2 were searched",
     ]
-
-
-def test_sizes():
-    assert [view.bytes_text(each) for each in (0, 1_023, 1_536, 5 << 40, 5 << 60)] == [
-        "0 bytes", "1023 bytes", "1.5 KiB", "5.0 TiB", "5242880.0 TiB",
-    ]  # fmt: skip
