@@ -198,7 +198,7 @@ def replicas(kafka: Kafka, topic: str) -> set[tuple[int, ...]]:
 def test_a_move_is_planned_cancelled_executed_and_rolled_back(kafka: Kafka) -> None:
     kafka.tool("topics", "--create", "--topic", "moved", "--replica-assignment", "1:2,2:1")
     line = "x" * 1_000 + "\n"
-    kafka.tool("console-producer", "--topic", "moved", typed=line * 2_000)
+    kafka.tool("console-producer", "--topic", "moved", typed=line * 6_000)
     kafka.wait("topics/moved", lambda view: (view["size_bytes"] or 0) > 1_000_000)
     before = replicas(kafka, "moved")
 
@@ -207,7 +207,7 @@ def test_a_move_is_planned_cancelled_executed_and_rolled_back(kafka: Kafka) -> N
     assert plan["copied"] == 2
     assert plan["copied_bytes"] > 1_000_000
     assert kafka.page.ask("moves/begin", body={"plan": plan["id"]})[0] == 200
-    moving = kafka.wait("moves", lambda view: len(view["moving"]) == 2)
+    moving = kafka.wait("moves", lambda view: bool(view["moving"]))
     assert {copy["broker"] for each in moving["moving"] for copy in each["copies"]} == {3}
     assert moving["throttled_brokers"]
     assert kafka.page.ask("moves/cancel", body={})[0] == 200
