@@ -23,15 +23,15 @@ class Recent(Generic[T]):
     def __init__(self, start_ms: MonotonicMs, start: T) -> None:
         self._kept = deque([(start_ms, start)])
 
-    def earlier(self, now_ms: MonotonicMs, value: T) -> tuple[int, T]:
+    def earlier(self, monotonic_ms: MonotonicMs, value: T) -> tuple[int, T]:
         """How many ms ago an earlier value was read, and that value; keeps `value` for later.
 
         It is at least a minute old, unless the object is younger.
         """
         kept = self._kept
-        while len(kept) > 1 and now_ms - kept[1][0] >= SPAN_MS:
+        while len(kept) > 1 and monotonic_ms - kept[1][0] >= SPAN_MS:
             kept.popleft()
         then_ms, earlier = kept[0]
-        if now_ms - kept[-1][0] >= _STEP_MS:
-            kept.append((now_ms, value))
-        return now_ms - then_ms, earlier
+        if monotonic_ms - kept[-1][0] >= _STEP_MS:
+            kept.append((monotonic_ms, value))
+        return monotonic_ms - then_ms, earlier

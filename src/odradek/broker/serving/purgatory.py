@@ -60,15 +60,15 @@ class DataRequest(Waiting):
         self.waits_since_ms = MonotonicMs(0)  # 0: it has not waited
 
     def count(
-        self, metrics: RequestMetrics, api_key: int, now_ms: MonotonicMs, throttle_ms: int = 0
+        self, metrics: RequestMetrics, api_key: int, monotonic_ms: MonotonicMs, throttle_ms: int = 0
     ) -> None:
         """Count it when it is answered."""
         metrics.answered(
             api_key,
             self.header.api_version,
-            now_ms - self.started_ms,
+            monotonic_ms - self.started_ms,
             queue_ms=self.begun_ms - self.started_ms,
-            remote_ms=now_ms - self.waits_since_ms if self.waits_since_ms else 0,
+            remote_ms=monotonic_ms - self.waits_since_ms if self.waits_since_ms else 0,
             throttle_ms=throttle_ms,
         )
 
