@@ -25,7 +25,10 @@ ANY_LINES = "..."
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _TOKEN = re.compile(
     rf"""
-    (?P<rate>{_NUMBER}\ ?(?:records|messages|requests|[KMG]i?B|B)?/s(?:ec)?\b)
+    \b(?P<id>[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}
+           | (?=[\w-]*\d)(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{{22}}(?![\w-]))
+  | (?<=\bTopicId:\ )(?P<id2>[\w-]{{22}}) | (?<="topic_id":")(?P<id3>[\w-]{{22}})
+  | (?P<rate>{_NUMBER}\ ?(?:records|messages|requests|[KMG]i?B|B)?/s(?:ec)?\b)
   | \b(?P<size>{_NUMBER}\ [KMG]i?B)\b
   | (?P<time>\d{{4}}-\d\d-\d\d[T\ ]\d\d:\d\d(?::\d\d(?:[.,:]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?
            | \b\d\d:\d\d:\d\d(?:[.,]\d+)?\b
@@ -35,8 +38,6 @@ _TOKEN = re.compile(
   | (?<=127\.0\.0\.1:)(?P<address>\d{{4,5}})\b | (?<=localhost:)(?P<address2>\d{{4,5}})\b
   | (?<="port":)(?P<address3>\d{{4,5}})\b
   | (?<=\bpid\ )(?P<process>\d+)\b
-  | \b(?P<id>[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}
-           | (?=[\w-]*\d)(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{{22}}(?![\w-]))
     """,
     re.VERBOSE,
 )
