@@ -190,6 +190,47 @@ def test_a_transaction_is_open_and_holds_consumers_back(kafka: Kafka) -> None:
     kafka.wait("transactions", lambda view: not view["held"])
 
 
+def replicas(kafka: Kafka, topic: str) -> set[tuple[int, ...]]:
+    view = kafka.view(f"topics/{topic}")["partitions"]
+    return {tuple(lane["broker"] for lane in each["lanes"]["lanes"]) for each in view}
+
+
+def is_unthrottled(view: Any) -> bool:
+    return not view["throttled_brokers"] and not view["throttled_topics"]
+
+
+def test_a_move_is_planned_cancelled_executed_and_rolled_back(kafka: Kafka) -> None:
+    kafka.tool("topics", "--create", "--topic", "moved", "--replica-assignment", "1:2,2:1")
+    line = "x" * 1_000 + "\n"
+    kafka.tool("console-producer", "--topic", "moved", typed=line * 6_000)
+    kafka.wait("topics/moved", lambda view: (view["size_bytes"] or 0) > 1_000_000)
+    before = replicas(kafka, "moved")
+
+    slow = "moves/plan?kind=replication-factor&topic=moved&factor=3&throttle=10kB"
+    plan = kafka.view(slow)
+    assert plan["copied"] == 2
+    assert plan["copied_bytes"] > 1_000_000
+    assert kafka.page.ask("moves/begin", body={"plan": plan["id"]})[0] == 200
+    moving = kafka.wait("moves", lambda view: view["moving"] and view["throttled_brokers"])
+    assert {copy["broker"] for each in moving["moving"] for copy in each["copies"]} == {3}
+    assert kafka.page.ask("moves/cancel", body={})[0] == 200
+    kafka.wait("moves", lambda view: not view["moving"] and is_unthrottled(view))
+    assert replicas(kafka, "moved") == before
+
+    plan = kafka.view("moves/plan?kind=replication-factor&topic=moved&factor=3")
+    assert kafka.page.ask("moves/begin", body={"plan": plan["id"]})[0] == 200
+    done = kafka.wait("moves", lambda view: view["state"] == "done")
+    assert {len(each) for each in replicas(kafka, "moved")} == {3}
+
+    back = kafka.view("moves/plan?kind=roll-back")
+    assert kafka.page.ask("moves/begin", body={"plan": back["id"]})[0] == 200
+    kafka.wait(
+        "moves",
+        lambda view: view["state"] == "done" and view["saved"]["path"] != done["saved"]["path"],
+    )
+    assert replicas(kafka, "moved") == before
+
+
 def test_the_timeline_has_what_two_polls_differ_in(kafka: Kafka) -> None:
     assert not kafka.view("timeline")["is_reported"]
     kafka.tool("topics", "--create", "--topic", "later")
