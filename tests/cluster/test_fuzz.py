@@ -55,7 +55,9 @@ def served(broker):
 
 def connections(broker):
     return broker.metric(
-        "kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT"
+        "kafka_server_socket_server_metrics_connection_count",
+        listener="PLAINTEXT",
+        networkProcessor="0",
     )
 
 

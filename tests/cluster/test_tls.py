@@ -225,7 +225,11 @@ def test_handshakes_that_are_not_completed_take_no_connection_for_ever(
     assert "no TLS handshake within 10 s" in broker.output()
     wait_for(
         lambda: (
-            broker.metric("kafka_server_socket_server_metrics_connection_count", listener="SSL")
+            broker.metric(
+                "kafka_server_socket_server_metrics_connection_count",
+                listener="SSL",
+                networkProcessor="0",
+            )
             == 0
         )
     )

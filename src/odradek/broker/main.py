@@ -64,8 +64,6 @@ def run(
         level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
     limit = LogLimit(RealClock().monotonic_ms)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(limit)
     try:
         config = BrokerConfig(properties, host_name=socket.getfqdn())
     except (InvalidConfigError, ConfigConflictError) as error:
@@ -73,6 +71,9 @@ def run(
     problem = _log_dirs_problem(config)
     if problem is not None:
         return _give_up(f"{source}: {problem}")
+    handlers = list(logging.getLogger().handlers)
+    for handler in handlers:
+        handler.addFilter(limit)
     # A garbage collection blocks the loop: a millisecond for some 3,000 objects. So young objects
     # are collected before there are many (10,000, and 50,000 that have survived once), and old
     # objects, of which a partition has dozens, once in a hundred million allocations.
@@ -83,6 +84,8 @@ def run(
             return runner.run(_serve(config, on_ready, stopping, selector, limit, faults))
         finally:
             limit.flush(ends=True)
+            for handler in handlers:
+                handler.removeFilter(limit)
 
 
 def _log_dirs_problem(config: BrokerConfig) -> str | None:

@@ -271,7 +271,8 @@ class Cluster(Closing):
         if broker_id is None:
             broker_id = await self._ask_coordinator(kind, key)
             self._coordinators[kind, key] = broker_id
-        if broker_id not in self.metadata.nodes:
+        # One that could not be reached may have restarted at another address.
+        if broker_id not in self.metadata.nodes or broker_id in self._failures:
             await self.refresh()
         return await self.broker(broker_id, lane)
 

@@ -370,6 +370,8 @@ class Connection(Closing, asyncio.BufferedProtocol):
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         # `asyncio.timeout` cancels the task, which takes four times as long for each request.
         timer = body.get_loop().call_later(timeout_ms / 1000, _time_out, body)
+        if timeout_ms <= 0:  # a fast answer would come before the timer, at times
+            _time_out(body)
         try:
             data = await body
         except TimeoutError:

@@ -19,6 +19,7 @@ from odradek.wire.codec import encoder
 from odradek.wire.frame import LENGTH_BYTES
 from odradek.wire.header import decode_request_header, encode_response_header
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from odradek.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -27,7 +28,12 @@ from odradek.wire.messages.metadata import (
 )
 
 T0 = TopicPartition("t", 0)
-SPOKEN = [ApiVersion(api_key=3, max_version=12), ApiVersion(api_key=18, max_version=4)]
+SPOKEN = [
+    ApiVersion(api_key=3, max_version=12),
+    ApiVersion(api_key=10, max_version=4),
+    ApiVersion(api_key=18, max_version=4),
+]
+GROUP = 0
 
 
 class FakeCluster:
@@ -58,11 +64,13 @@ class FakeCluster:
             while True:
                 length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
                 header, _ = decode_request_header(memoryview(await reader.readexactly(length)))
-                message = (
-                    ApiVersionsResponse(api_keys=SPOKEN)
-                    if header.api_key == 18
-                    else self._metadata()
-                )
+                message = {
+                    3: self._metadata,
+                    10: lambda: FindCoordinatorResponse(
+                        coordinators=[Coordinator(key="g", node_id=1, host="", port=0)]
+                    ),
+                    18: lambda: ApiVersionsResponse(api_keys=SPOKEN),
+                }[header.api_key]()
                 frame = encode_response_header(
                     header.api_key, header.api_version, header.correlation_id
                 ) + encoder(type(message), header.api_version)(message)
@@ -123,6 +131,17 @@ def test_leader_waits_until_there_is_one():
         assert leader.name == f"127.0.0.1:{fake.ports[1]}"
 
     in_cluster(then, leaders=[-1, -1, 1])
+
+
+def test_a_coordinator_that_has_restarted_at_another_address_is_found():
+    async def then(cluster, fake):
+        there, fake.ports[1] = fake.ports[1], 1  # nothing listens there
+        await cluster.refresh()
+        asyncio.get_running_loop().call_later(0.05, fake.ports.__setitem__, 1, there)
+
+        assert (await cluster.coordinator(GROUP, "g")).name == f"127.0.0.1:{there}"
+
+    in_cluster(then, leaders=[0])
 
 
 def test_no_leader_in_time_is_an_error():
