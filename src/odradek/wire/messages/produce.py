@@ -383,11 +383,9 @@ def encode_appended(
 def _encode_one(correlation_id: int, topics: ProduceResults, throttle_time_ms: int) -> bytes | None:
     """v9-12, one partition without error details; else None."""
     name, (result,) = topics[0]
-    data = name.encode()
-    if len(data) >= _ONE_BYTE_MAX or result[5:] != _NO_ERROR_DETAILS:
+    if len(name.encode()) >= _ONE_BYTE_MAX or result[5:] != _NO_ERROR_DETAILS:
         return None
-    head = _ONE_HEAD(_ONE_BYTES + len(data), correlation_id, 2, len(data) + 1)
-    return head + data + _ONE_TAIL(2, *result[:5], 1, 0, throttle_time_ms)
+    return encode_appended(correlation_id, FIRST_FLEXIBLE, name, result[:5], throttle_time_ms)
 
 
 def _encode_many(
