@@ -159,6 +159,43 @@ def test_a_story_is_played_to_its_end(served, open_page):
     expect(page.locator("svg.lanes").first).to_contain_text("in sync")
 
 
+def test_two_runs_are_side_by_side_at_the_same_moment_of_the_plan(served, open_page):
+    page = open_page(
+        served.url + "stories/unclean-election", viewport={"width": 1280, "height": 900}
+    )
+    steps = int(page.locator("#story").get_attribute("data-steps") or 0)
+    left, right = page.locator("#run-1"), page.locator("#run-2")
+
+    def go(step):
+        page.locator("#step").fill(str(step))
+        expect(page.locator("#step-number")).to_have_text(f"{step} of {steps}")
+
+    def tops(part):
+        return {round(run.locator(part).first.bounding_box()["y"]) for run in (left, right)}
+
+    waiting = []
+    for step in range(1, steps + 1):
+        go(step)
+        said = [run.locator(".said").inner_text() for run in (left, right)]
+        assert any("nothing happens" not in each and "the end" not in each for each in said)
+        # Both see broker 0 start again at one step, though seconds lie between.
+        assert ["Broker 0 registers" in said[0]] == ["Broker 0 registers" in said[1]]
+        waiting += ["nothing happens in this run" in said[0]]
+        assert [len(tops(part)) for part in (".said", "svg.lanes")] == [1, 1]
+    assert any(waiting)
+    expect(right.locator(".said")).to_contain_text("damage")
+
+    page.locator("h1").click()
+    page.keyboard.press("Home")
+    expect(page.locator("#step-number")).to_have_text(f"1 of {steps}")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#step-number")).to_have_text(f"2 of {steps}")
+    page.keyboard.press("End")
+    expect(page.locator("#step-number")).to_have_text(f"{steps} of {steps}")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#step-number")).to_have_text(f"{steps - 1} of {steps}")
+
+
 def test_one_message_is_found_among_a_million(served, open_page):
     served.kafka("kafka-topics", "--create", "--topic", "million", "--partitions", "2",
                  "--replication-factor", "1")  # fmt: skip

@@ -39,14 +39,12 @@ from odradek.web.facts.topic import collect_topic
 from odradek.web.groups import pages as groups
 from odradek.web.groups.collect import (
     GROUPS,
-    PAGE_GROUPS,
-    PAGE_GROUPS_MAX,
     group_view,
     groups_view,
 )
 from odradek.web.guard import READ_ONLY, Guard, WriteAccess, token
 from odradek.web.lab import pages as lab
-from odradek.web.live.view import LiveView, number
+from odradek.web.live.view import LiveView, number, page_asked
 from odradek.web.login import ROUTES as LOG_IN_ROUTES
 from odradek.web.login import LogInRequired
 from odradek.web.messages import pages as messages
@@ -116,7 +114,7 @@ VIEWS: Final = (
         "/topics",
         "topics.html",
         lambda _request: (CLUSTER,),
-        lambda facts, _request: topics_view(facts),
+        lambda facts, request: topics_view(facts, *page_asked(request)),
     ),
     LiveView(
         "/brokers/{broker:int}",
@@ -135,12 +133,7 @@ VIEWS: Final = (
         "/groups",
         "groups.html",
         lambda _request: (GROUPS,),
-        lambda facts, request: groups_view(
-            facts,
-            request.query_params.get("name", ""),
-            number(request, "page") or 1,
-            min(number(request, "limit") or PAGE_GROUPS, PAGE_GROUPS_MAX),
-        ),
+        lambda facts, request: groups_view(facts, *page_asked(request)),
     ),
     LiveView(
         "/groups/{group:path}",

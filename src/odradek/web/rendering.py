@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from odradek.plan.quantities import binary_text, span_text
+from odradek.web.paging import page_links
 
 HERE: Final = pathlib.Path(__file__).parent
 STATIC: Final = HERE / "static"
@@ -102,7 +103,9 @@ class Rendering:
         self.environment.filters |= {
             "count": count, "size": size, "duration": duration, "clock": clock,
         }  # fmt: skip
-        self.environment.globals |= {"live": _marked, "static": static_url}
+        self.environment.globals |= {
+            "live": _marked, "static": static_url, "page_links": page_links,
+        }  # fmt: skip
 
     def __call__(
         self, request: Request, template: str, value: object, status: int = 200

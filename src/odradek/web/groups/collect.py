@@ -26,11 +26,10 @@ from odradek.web.groups.lag import LagSource, lag_time
 from odradek.web.groups.picture import assignment_svg
 from odradek.web.groups.values import ObservedGroup
 from odradek.web.lanes.drawing import SvgText
+from odradek.web.paging import PAGE_ROWS, rows_of
 
 _RECORDS_READ_MAX: Final = 10  # in one observation
 _SHARE_MAX: Final = 0.1
-PAGE_GROUPS: Final = 100
-PAGE_GROUPS_MAX: Final = 1_000
 GROUPS: Final = FactKey("groups")
 
 
@@ -131,9 +130,7 @@ class GroupCollector:
         return found
 
 
-def groups_view(
-    facts: Facts, name: str = "", page: int = 1, limit: int = PAGE_GROUPS
-) -> GroupsView:
+def groups_view(facts: Facts, name: str = "", page: int = 1, limit: int = PAGE_ROWS) -> GroupsView:
     """A page of the groups with this text in their names, as they were collected last."""
     collected = facts.get(GROUPS)
     if collected is None:
@@ -142,15 +139,14 @@ def groups_view(
     if value.groups is None:
         return replace(value, problem=collected.problem)
     found = [group for group in value.groups if name.lower() in group["group"].lower()]
-    pages = max(1, -(-len(found) // limit))
-    page = min(max(page, 1), pages)
+    rows = rows_of(found, page, limit)
     return replace(
         value,
         problem=collected.problem,
-        groups=tuple(found[(page - 1) * limit : page * limit]),
+        groups=rows.shown,
         found=len(found),
-        page=page,
-        pages=pages,
+        page=rows.page,
+        pages=rows.pages,
         name=name,
     )
 

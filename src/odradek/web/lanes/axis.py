@@ -44,16 +44,17 @@ class OffsetAxis:
         return tuple(range(first, self.end + 1, step))
 
 
-def axis_of(partition: PartitionLanes) -> OffsetAxis | None:
-    """The axis of a partition; None if no offset of it is known."""
-    interesting = [offset for lane in partition.lanes for offset in _ends(lane)]
+def axis_of(*pictures: PartitionLanes) -> OffsetAxis | None:
+    """The axis of a partition, or of several pictures of it; None if no offset of it is known."""
+    lanes = [lane for picture in pictures for lane in picture.lanes]
+    interesting = [offset for lane in lanes for offset in _ends(lane)]
     if not interesting:
-        interesting = [mark.offset for mark in partition.marks]
+        interesting = [mark.offset for picture in pictures for mark in picture.marks]
     if not interesting:
         return None
     low, end = min(interesting), max(interesting)
     margin = max((end - low) // _MARGIN, _MARGIN)
-    starts = [lane.log_start_offset for lane in partition.lanes]
+    starts = [lane.log_start_offset for lane in lanes]
     first = min((start for start in starts if start is not None), default=0)
     start = max(low - margin, first)
     if end - first <= _WHOLE * (end - start):

@@ -39,12 +39,15 @@ class SvgText(str):
         return self
 
 
-def lanes_svg(partition: PartitionLanes, *, prefix: str = "") -> SvgText:
+def lanes_svg(
+    partition: PartitionLanes, *, prefix: str = "", axis: OffsetAxis | None = None
+) -> SvgText:
     """The picture of a partition, as an `svg` element.
 
-    With a prefix for its ids, a document can have two pictures of one partition.
+    With a prefix for its ids, a document can have two pictures of one partition, which can have a
+    common axis.
     """
-    axis = axis_of(partition)
+    axis = axis or axis_of(partition)
     key = f"{prefix}{partition.key}"
     body = [
         _tag("title", escape(words.title(partition)), id=f"{key}-title"),

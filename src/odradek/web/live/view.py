@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from odradek.web.facts.poller import FactKey, Facts
 from odradek.web.live.hub import TooManyViewersError
+from odradek.web.paging import PAGE_ROWS
 from odradek.web.sessions import session_of
 from odradek.web.workspace import workspace
 
@@ -67,6 +68,16 @@ async def _events(
             yield each
     except TooManyViewersError:
         yield b"event: full\ndata: too many pages are open\n\n"
+
+
+def page_asked(request: Request) -> tuple[str, int, int]:
+    """The text that names contain, the page, and the rows of a page.
+
+    Raises:
+        HTTPException: 400, one is not a number.
+    """
+    name = request.query_params.get("name", "")
+    return name, number(request, "page") or 1, number(request, "limit") or PAGE_ROWS
 
 
 def number(request: Request, name: str) -> int | None:

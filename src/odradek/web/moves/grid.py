@@ -7,7 +7,8 @@ from typing import Final
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.movement import MovementPlan
 
-ROWS_MAX: Final = 100
+ROWS_MAX: Final = 50
+CHANGES_MAX: Final = 500  # which are fields of the next request
 
 
 class ChipState(StrEnum):
@@ -53,20 +54,18 @@ class ReplicaGrid:
     columns: tuple[GridColumn, ...]
     rows: tuple[GridRow, ...]
     more: int
-
-    @property
-    def puts(self) -> tuple[str, ...]:
-        """The changes as fields of a request."""
-        return tuple(
-            f"{row.partition}:{','.join(map(str, row.replicas))}"
-            for row in self.rows
-            if row.is_changed
-        )
+    puts: tuple[str, ...]  # all changes, as fields of a request
 
 
-def replica_grid(picture: ClusterPicture, plan: MovementPlan, topic: str) -> ReplicaGrid:
-    """The grid of a topic as a plan leaves it, with the replicas that it removes."""
+def replica_grid(picture: ClusterPicture, plan: MovementPlan, topic: str) -> ReplicaGrid | None:
+    """The grid of a topic as a plan leaves it, with the replicas that it removes.
+
+    None if the plan changes too many partitions to go on with by hand.
+    """
     found = sorted(p for p in plan.after if p.topic == topic)
+    changed = [p for p in found if plan.after[p] != plan.before[p]]
+    if len(changed) > CHANGES_MAX:
+        return None
     # Partitions that change come first, if not all can be shown.
     shown = sorted(sorted(found, key=lambda p: plan.after[p] == plan.before[p])[:ROWS_MAX])
     held = {broker for p in shown for broker in (*plan.after[p], *plan.before[p])}
@@ -96,4 +95,5 @@ def replica_grid(picture: ClusterPicture, plan: MovementPlan, topic: str) -> Rep
         columns=tuple(GridColumn(broker=b, rack=picture.racks.get(b)) for b in brokers),
         rows=tuple(rows),
         more=len(found) - len(shown),
+        puts=tuple(f"{p.partition}:{','.join(map(str, plan.after[p]))}" for p in changed),
     )

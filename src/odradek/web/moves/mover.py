@@ -35,7 +35,7 @@ from odradek.plan.execute import (
 from odradek.plan.movement import MovementPlan, PlanError
 from odradek.plan.quantities import bytes_text, parse_bytes
 from odradek.plan.reassignment import plan_to, reassignment
-from odradek.web.moves.planned import plan_id
+from odradek.web.moves.planned import PlannedMove
 from odradek.web.moves.request import PlanKind, PlanRequest, title_of
 from odradek.web.moves.saved import SavedPlan, load_newest, mark_done, save_pace, save_plan
 
@@ -47,10 +47,11 @@ Connect = Callable[[], Awaitable[Cluster]]
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """A plan that was shown, and what it was asked for."""
+    """A plan that was shown, what it was asked for, and all that pages of it show."""
 
     request: PlanRequest
     plan: MovementPlan
+    view: PlannedMove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +115,10 @@ class MoveRunner:
 
     # ---- plans that were shown
 
-    def keep(self, request: PlanRequest, plan: MovementPlan) -> None:
+    def keep(self, request: PlanRequest, plan: MovementPlan, view: PlannedMove) -> None:
         """Keep a plan that is shown, so that exactly this one can be executed."""
-        name = plan_id(plan)
-        self._shown[name] = ShownPlan(request, plan)
-        self._shown.move_to_end(name)
+        self._shown[view.id] = ShownPlan(request, plan, view)
+        self._shown.move_to_end(view.id)
         while len(self._shown) > KEPT:
             self._shown.popitem(last=False)
 

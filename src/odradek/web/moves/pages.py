@@ -2,7 +2,8 @@
 
 GET  /moves                     what moves now (a live view)
 GET  /moves/plan?kind=...       a plan, as a page or as JSON
-GET  /moves/plans/{id}/{file}   plan.json or rollback.json of a plan that was shown
+GET  /moves/plans/{id}?page=2   more partitions of a plan that was shown
+GET  /moves/plans/{id}/{file}   its plan.json or rollback.json
 POST /moves/begin               {"plan": id}
 POST /moves/throttle            {"throttle": "50MB"} for what moves, and the batches after it
 POST /moves/pause               also continue, cancel, clear-throttles
@@ -22,8 +23,9 @@ from odradek.model.errors import OdradekError
 from odradek.plan.collect import inflow_of, picture_of
 from odradek.plan.movement import PlanError
 from odradek.web.guard import Endpoint, form_of, writes
-from odradek.web.moves.mover import MoveRunner, plan_file
-from odradek.web.moves.planned import PlannedMove, planned_move
+from odradek.web.live.view import page_asked
+from odradek.web.moves.mover import MoveRunner, ShownPlan, plan_file
+from odradek.web.moves.planned import PlannedMove, page_of, planned_move
 from odradek.web.moves.request import PlanKind, PlanRequest, make_plan, parse_request
 from odradek.web.workspace import workspace
 
@@ -55,9 +57,30 @@ async def _planned(request: Request, wanted: PlanRequest) -> PlannedMove:
     began_s = time.monotonic()
     plan = await asyncio.to_thread(make_plan, wanted, picture, saved.before if saved else None)
     took_s = time.monotonic() - began_s
-    mover.keep(wanted, plan)
-    server = place.source.server
-    return planned_move(wanted, picture, plan, inflow, planned_s=took_s, server=server)
+    view = await asyncio.to_thread(
+        planned_move, wanted, picture, plan, inflow, planned_s=took_s, server=place.source.server
+    )
+    mover.keep(wanted, plan, view)
+    return page_of(view, *_page_asked(request))
+
+
+def _page_asked(request: Request) -> tuple[int, int]:
+    _, page, limit = page_asked(request)
+    return page, limit
+
+
+async def shown_plan(request: Request) -> Response:
+    """GET /moves/plans/{id}: a page of a plan that was shown."""
+    view = page_of(_kept(request).view, *_page_asked(request))
+    rendered: Response = request.app.state.render(request, "move_plan.html", view)
+    return rendered
+
+
+def _kept(request: Request) -> ShownPlan:
+    try:
+        return workspace(request).mover.shown(request.path_params["id"])
+    except PlanError as error:
+        raise HTTPException(404, str(error)) from None
 
 
 async def plan_download(request: Request) -> Response:
@@ -65,12 +88,8 @@ async def plan_download(request: Request) -> Response:
     name = request.path_params["file"]
     if name not in ("plan.json", "rollback.json"):
         raise HTTPException(404, "a plan has the files plan.json and rollback.json")
-    try:
-        found = workspace(request).mover.shown(request.path_params["id"])
-    except PlanError as error:
-        raise HTTPException(404, str(error)) from None
     return Response(
-        plan_file(found.plan, back=name == "rollback.json"),
+        plan_file(_kept(request).plan, back=name == "rollback.json"),
         media_type="application/json",
         headers={"content-disposition": f'attachment; filename="{name}"'},
     )
@@ -95,6 +114,7 @@ def _button(act: Callable[[MoveRunner, Mapping[str, str]], Awaitable[str]]) -> E
 
 ROUTES: Final = (
     Route("/moves/plan", plan_page, methods=["GET"]),
+    Route("/moves/plans/{id}", shown_plan, methods=["GET"]),
     Route("/moves/plans/{id}/{file}", plan_download, methods=["GET"]),
     Route(
         "/moves/begin",

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Final
 
@@ -23,8 +23,9 @@ from odradek.web.moves.request import (
     own_command,
     title_of,
 )
+from odradek.web.paging import rows_of
 
-ROWS_MAX: Final = 500
+DANGERS_MAX: Final = 20
 _OPTIMIZED: Final = (PlanKind.REBALANCE, PlanKind.DRAIN, PlanKind.REPLICATION_FACTOR)
 
 
@@ -67,8 +68,9 @@ class PlannedMove:
     id: str
     kind: PlanKind
     title: str
-    partitions: tuple[PlannedPartition, ...]
-    more: int  # partitions that are not listed
+    partitions: tuple[PlannedPartition, ...]  # of one page
+    page: int
+    pages: int
     changed: int
     copied: int
     copied_bytes: int
@@ -79,6 +81,7 @@ class PlannedMove:
     planned_s: float
     loads: tuple[PlannedLoad, ...]
     dangers: tuple[Danger, ...]
+    more_dangers: int  # that are not listed
     throttle: int | None
     throttle_text: str | None
     batch: int
@@ -88,7 +91,6 @@ class PlannedMove:
     seconds: float | None  # None: there is no throttle, or it never ends
     own_command: str | None
     kafka_command: str
-    reassignment: str
     grid: ReplicaGrid | None
 
 
@@ -107,7 +109,10 @@ def planned_move(
     planned_s: float = 0.0,
     server: str = "",
 ) -> PlannedMove:
-    """The view of a plan; `server` are the flags that name the cluster in a command."""
+    """The view of a plan, with all partitions in one page.
+
+    `server` are the flags that name the cluster in a command.
+    """
     changed, pace = plan.changed, request.pace
     is_optimized = request.kind in _OPTIMIZED
     duration = predict(plan, pace.throttle, inflow) if pace.throttle else None
@@ -115,13 +120,15 @@ def planned_move(
     grid = None
     if len(topics) == 1 and request.kind is not PlanKind.PARTITIONS:
         grid = replica_grid(picture, plan, min(topics))
+    dangers = _dangers(request, picture, plan, inflow)
     is_known = duration is not None and duration.broker >= 0
     return PlannedMove(
         id=plan_id(plan),
         kind=request.kind,
         title=title_of(request),
-        partitions=tuple(_partition(plan, partition) for partition in changed[:ROWS_MAX]),
-        more=max(0, len(changed) - ROWS_MAX),
+        partitions=tuple(_partition(plan, partition) for partition in changed),
+        page=1,
+        pages=1,
         changed=len(changed),
         copied=0 if request.kind is PlanKind.PARTITIONS else len(plan.moved),
         copied_bytes=plan.moved_bytes,
@@ -131,7 +138,8 @@ def planned_move(
         imbalance_bound=plan.imbalance_bound if is_optimized else None,
         planned_s=planned_s,
         loads=_loads(picture, plan),
-        dangers=_dangers(request, picture, plan, inflow),
+        dangers=dangers[:DANGERS_MAX],
+        more_dangers=max(0, len(dangers) - DANGERS_MAX),
         throttle=pace.throttle,
         throttle_text=None if pace.throttle is None else f"{bytes_text(pace.throttle)}/s",
         batch=pace.batch,
@@ -141,9 +149,14 @@ def planned_move(
         seconds=duration.seconds if duration and isfinite(duration.seconds) else None,
         own_command=own_command(request, server),
         kafka_command=kafka_command(request, plan, server),
-        reassignment=json.dumps(reassignment(plan.after, changed), separators=(",", ":")),
         grid=grid,
     )
+
+
+def page_of(view: PlannedMove, page: int, limit: int) -> PlannedMove:
+    """A page of the partitions of a plan; the rest of the view is the same on each."""
+    rows = rows_of(view.partitions, page, limit)
+    return replace(view, partitions=rows.shown, page=rows.page, pages=rows.pages)
 
 
 def _partition(plan: MovementPlan, partition: TopicPartition) -> PlannedPartition:

@@ -17,6 +17,7 @@ from odradek.plan.reassignment import plan_to
 
 BATCH_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 10_000
+PLACED_MAX: Final = 200  # partitions whose replicas a command names
 
 
 class PlanKind(StrEnum):
@@ -264,7 +265,8 @@ def kafka_command(request: PlanRequest, plan: MovementPlan, server: str) -> str:
         placed = ",".join(":".join(map(str, plan.after[p])) for p in numbers)
         return (
             f"kafka-topics{server} --alter --topic {shlex.quote(topic)} --partitions "
-            f"{request.count} --replica-assignment {placed}"
+            f"{request.count}"
+            + (f" --replica-assignment {placed}" if len(numbers) <= PLACED_MAX else "")
         )
     throttle = "" if request.pace.throttle is None else f" --throttle {request.pace.throttle}"
     return (

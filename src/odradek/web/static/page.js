@@ -1,4 +1,4 @@
-// Keeps a page up to date, and what a page without scripts cannot do: copying, filtering, keys.
+// Keeps a page up to date, and what a page without scripts cannot do: copying, keys, drawing.
 // Everything that is shown is rendered by the server; this file only puts it into the document.
 
 const store = (name, value) => {
@@ -19,8 +19,7 @@ const callbacks = {
   // What somebody is typing stays as it is.
   beforeNodeMorphed: (node) =>
     !(node === document.activeElement && node.matches("input:not([type=hidden]), textarea, select")),
-  beforeAttributeUpdated: (name, node) =>
-    !(name === "open" && node.nodeName === "DETAILS") && !(name === "hidden" && node.dataset.filtered),
+  beforeAttributeUpdated: (name, node) => !(name === "open" && node.nodeName === "DETAILS"),
 };
 
 const morph = (node, html, style) =>
@@ -129,7 +128,6 @@ const dress = () => {
       canvas.drawn = canvas.dataset.strip;
     }
   }
-  for (const input of document.querySelectorAll("input[data-filter]")) filter(input);
   if (canWrite()) for (const node of document.querySelectorAll("[data-write][hidden]")) node.hidden = false;
 };
 
@@ -143,23 +141,11 @@ const save = async (response) => {
   setTimeout(() => URL.revokeObjectURL(saved.href), 60_000);
 };
 
-const filter = (input) => {
-  const wanted = input.value.toLowerCase();
-  for (const row of document.querySelectorAll(input.dataset.filter)) {
-    row.hidden = !row.textContent.toLowerCase().includes(wanted);
-    if (row.hidden) row.dataset.filtered = "yes";
-    else delete row.dataset.filtered;
-  }
-};
-
-document.addEventListener("input", (event) => {
-  if (event.target.matches("input[data-filter]")) filter(event.target);
-});
-
 document.addEventListener("click", async (event) => {
   const copy = event.target.closest("button.copy");
   if (copy) {
-    await navigator.clipboard.writeText(copy.dataset.copy);
+    const { copy: text, copyFrom } = copy.dataset;
+    await navigator.clipboard.writeText(text ?? await (await fetch(copyFrom)).text());
     copy.textContent = "Copied";
     setTimeout(() => { copy.textContent = "Copy"; }, 1500);
     return;

@@ -1,4 +1,5 @@
-// Steps of a story without loading the page again: the slider, the arrow keys, back and next.
+// Steps of a story without loading the page again: the slider, the arrow keys, Home and End,
+// back and next.
 // Without this file the links and the form do the same.
 const wanted = { step: 0, isLoading: false };
 
@@ -40,4 +41,6 @@ document.addEventListener("keydown", (event) => {
   if (event.target.closest("input, textarea, select") || event.ctrlKey || event.metaKey) return;
   if (event.key === "ArrowRight") show(now() + 1);
   else if (event.key === "ArrowLeft") show(now() - 1);
+  else if (event.key === "Home") show(1);
+  else if (event.key === "End") show(Infinity);
 });

@@ -13,6 +13,7 @@ from odradek.sim.scenes import historic_rules as rules
 from odradek.sim.scenes.historic import SCENARIOS
 from odradek.sim.scenes.historic_rules import Patches
 from odradek.sim.scenes.scene import Scene
+from odradek.web.stories.alignment import aligned
 from odradek.web.stories.introductions import STORIES, find
 from odradek.web.stories.scripts import groups, replication, transactions
 from odradek.web.stories.story_cluster import (
@@ -133,7 +134,7 @@ def play(name: str) -> Played:
     if story is None:
         raise LookupError(name)
     runs = tuple(perform(run.title, run.script, run.setup) for run in _setups(name))
-    return Played(story=story, runs=runs)
+    return Played(story=story, runs=runs, steps=aligned([run.frames for run in runs]))
 
 
 def _setups(name: str) -> tuple[_RunSetup, ...]:

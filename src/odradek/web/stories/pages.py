@@ -22,10 +22,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from odradek.web.lanes.axis import axis_of
 from odradek.web.lanes.drawing import SvgText, lanes_svg
+from odradek.web.lanes.values import PartitionLanes
 from odradek.web.rendering import wants_json
 from odradek.web.stories.introductions import STORIES, find
-from odradek.web.stories.values import Played, Story, StoryFrame, StoryRun
+from odradek.web.stories.values import Played, Story, StoryFrame
 
 PACKAGE: Final = pathlib.Path(__file__).parents[2]
 
@@ -68,7 +70,8 @@ class StoryColumn:
 
     title: str
     is_damaged: bool
-    is_over: bool  # the run ended at an earlier step
+    is_new: bool  # something happens in this run at this step
+    is_over: bool  # all that happens in this run was at earlier steps
     frame: StoryFrame
     pictures: tuple[SvgText, ...]
 
@@ -81,34 +84,61 @@ class StoryView:
     step: int  # counted from 1
     steps: int
     columns: tuple[StoryColumn, ...]
-    sentences: tuple[str, ...]  # the first of each step, for the list of steps
+    sentences: tuple[str, ...]  # what happens first at each step, for the list of steps
 
 
 def story_view(played: Played, step: int) -> StoryView:
     """What a page shows of a story at a step; the last step if there are fewer."""
-    step = min(max(step, 1), played.steps)
-    longest = max(played.runs, key=lambda run: len(run.frames))
+    step = min(max(step, 1), len(played.steps))
     return StoryView(
         story=played.story,
         step=step,
-        steps=played.steps,
-        columns=tuple(
-            _column(run, step, f"run{number}-") for number, run in enumerate(played.runs)
-        ),
-        sentences=tuple(frame.sentences[0] for frame in longest.frames),
+        steps=len(played.steps),
+        columns=_columns(played, step - 1),
+        sentences=tuple(_first_sentence(played, index) for index in range(len(played.steps))),
     )
 
 
-def _column(run: StoryRun, step: int, prefix: str) -> StoryColumn:
-    index = min(step, len(run.frames)) - 1
-    frame = run.frames[index]
-    return StoryColumn(
-        title=run.title,
-        is_damaged=run.is_damaged and index == len(run.frames) - 1,
-        is_over=step > len(run.frames),
-        frame=frame,
-        pictures=tuple(lanes_svg(lanes, prefix=prefix) for lanes in frame.lanes),
-    )
+def _columns(played: Played, index: int) -> tuple[StoryColumn, ...]:
+    """The runs at a step; a partition is drawn on one axis in all of them."""
+    shown = played.steps[index]
+    frames = [run.frames[at] for run, at in zip(played.runs, shown, strict=True)]
+    lanes: dict[str, list[PartitionLanes]] = {}
+    for each in (each for frame in frames for each in frame.lanes):
+        lanes.setdefault(each.key, []).append(each)
+    found = []
+    for number, (run, frame) in enumerate(zip(played.runs, frames, strict=True)):
+        is_last, is_new = frame is run.frames[-1], _is_new(played, index, number)
+        found.append(
+            StoryColumn(
+                title=run.title,
+                is_damaged=run.is_damaged and is_last,
+                is_new=is_new,
+                is_over=is_last and not is_new,
+                frame=frame,
+                pictures=tuple(
+                    lanes_svg(each, prefix=f"run{number}-", axis=axis_of(*lanes[each.key]))
+                    for each in frame.lanes
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _is_new(played: Played, index: int, run: int) -> bool:
+    return index == 0 or played.steps[index][run] != played.steps[index - 1][run]
+
+
+def _first_sentence(played: Played, index: int) -> str:
+    """What happens first at a step, with the title of its run if it happens in one of two only."""
+    said = [
+        (run.title, run.frames[at].sentences[0])
+        for number, (run, at) in enumerate(zip(played.runs, played.steps[index], strict=True))
+        if _is_new(played, index, number)
+    ]
+    if len(said) == len(played.runs) and len({sentence for _, sentence in said}) == 1:
+        return said[0][1]
+    return " ".join(f"{title}: {sentence}" for title, sentence in said)
 
 
 async def shelf(request: Request) -> Response:

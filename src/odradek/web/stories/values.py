@@ -95,8 +95,5 @@ class Played:
 
     story: Story
     runs: tuple[StoryRun, ...]
-
-    @property
-    def steps(self) -> int:
-        """The number of frames of the longest run."""
-        return max(len(run.frames) for run in self.runs)
+    # For each step the index of the frame that each run shows: the same moment of its plan.
+    steps: tuple[tuple[int, ...], ...]

@@ -13,6 +13,7 @@ from odradek.web.lanes.drawing import SvgText, lanes_svg
 from odradek.web.lanes.heat import HeatStrip, PartitionHealth, heat_strip
 from odradek.web.lanes.values import LaneMove, LaneRole, PartitionLanes, ReplicaLane
 from odradek.web.now.view import CLUSTER
+from odradek.web.paging import PAGE_ROWS, rows_of
 
 LANES_MAX = 50  # partitions drawn as lanes; above, a strip, and the lanes of the worst
 DRAWN = 20  # lanes below a strip
@@ -25,8 +26,12 @@ class TopicsView:
 
     at_ms: int | None
     problem: str | None
-    topics: tuple[TopicCounts, ...]
+    topics: tuple[TopicCounts, ...]  # of one page of the list, the worst first
     internal: tuple[TopicCounts, ...]
+    found: int  # topics with this text in their names, without internal ones
+    page: int
+    pages: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +66,23 @@ class TopicView:
     is_rebuilt: bool  # from the journal: not observed, so without offsets
 
 
-def topics_view(facts: Facts) -> TopicsView:
+def topics_view(facts: Facts, name: str = "", page: int = 1, limit: int = PAGE_ROWS) -> TopicsView:
+    """A page of the topics with this text in their names."""
     seen = facts.get(CLUSTER)
     cluster: ClusterOverview | None = seen.value if seen else None
-    topics = cluster.topics if cluster else ()
+    topics = [t for t in (cluster.topics if cluster else ()) if name.lower() in t.name.lower()]
     worst_first = sorted(topics, key=lambda t: (-t.offline, -t.under_replicated, t.name))
+    found = [topic for topic in worst_first if not topic.is_internal]
+    rows = rows_of(found, page, limit)
     return TopicsView(
         at_ms=seen.at_ms if seen else None,
         problem=seen.problem if seen else None,
-        topics=tuple(topic for topic in worst_first if not topic.is_internal),
+        topics=rows.shown,
         internal=tuple(topic for topic in worst_first if topic.is_internal),
+        found=len(found),
+        page=rows.page,
+        pages=rows.pages,
+        name=name,
     )
 
 

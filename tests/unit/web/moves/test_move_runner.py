@@ -13,7 +13,7 @@ from odradek.plan.movement import MovementPlan, PlanError
 from odradek.web.app import create_app
 from odradek.web.facts.source import Source
 from odradek.web.moves.mover import KEPT, MoveRunner, plan_file, rest_of
-from odradek.web.moves.planned import plan_id
+from odradek.web.moves.planned import PlannedMove, plan_id, planned_move
 from odradek.web.moves.request import PlanKind, PlanRequest
 from odradek.web.moves.saved import SavedPlan, load_newest, save_pace, save_plan
 
@@ -25,6 +25,10 @@ def plan_to_broker(broker: int) -> MovementPlan:
     return MovementPlan({T0: (0,)}, {T0: (broker,)}, {T0: 1}, 1, 1.0, 0.0, 0.0)
 
 
+def view_of(plan: MovementPlan) -> PlannedMove:
+    return planned_move(REQUEST, ClusterPicture({0: None}, {T0: Replicas((0,), 1)}), plan, {})
+
+
 async def unreachable():
     raise ConnectionError("no broker answers")
 
@@ -33,7 +37,7 @@ def test_the_plans_that_were_shown_last_are_kept(tmp_path):
     runner = MoveRunner(unreachable, tmp_path)
     plans = [plan_to_broker(broker) for broker in range(1, KEPT + 2)]
     for plan in plans:
-        runner.keep(REQUEST, plan)
+        runner.keep(REQUEST, plan, view_of(plan))
 
     assert runner.shown(plan_id(plans[1])).plan == plans[1]
     with pytest.raises(PlanError, match="not kept any more"):

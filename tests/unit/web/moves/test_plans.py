@@ -1,6 +1,5 @@
 """A plan on the page: what is asked for, its table, its dangers, its commands."""
 
-import json
 import sys
 
 import pytest
@@ -10,9 +9,9 @@ from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.execute import MovePace
 from odradek.plan.movement import PlanError
 from odradek.plan.reassignment import batches
-from odradek.web.moves.grid import ChipState
-from odradek.web.moves.planned import planned_move
-from odradek.web.moves.request import PlanKind, PlanRequest, make_plan, parse_request
+from odradek.web.moves.grid import CHANGES_MAX, ROWS_MAX, ChipState
+from odradek.web.moves.planned import DANGERS_MAX, page_of, planned_move
+from odradek.web.moves.request import PLACED_MAX, PlanKind, PlanRequest, make_plan, parse_request
 from odradek.web.rendering import plain
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -163,12 +162,6 @@ def test_the_same_plan_is_a_command():
         "kafka-reassign-partitions --bootstrap-server h:1 --reassignment-json-file plan.json "
         "--throttle 600 --execute"
     )
-    assert json.loads(view.reassignment) == {
-        "version": 1,
-        "partitions": [
-            {"topic": "t", "partition": 0, "replicas": [0, 2], "log_dirs": ["any", "any"]}
-        ],
-    }
 
 
 def test_a_drain_is_a_command_and_has_a_bound():
@@ -198,3 +191,57 @@ def test_without_the_solver_the_reason_says_what_to_install(monkeypatch):
 
     with pytest.raises(PlanError, match="scipy, and it is not installed: .*pip install"):
         make_plan(parsed(kind="rebalance"), PICTURE)
+
+
+# ------------------------------------------------------------------------------ large plans
+
+
+def large(count, put):
+    """The view of a plan by which the first `put` of `count` partitions go to broker 2."""
+    names = [TopicPartition("t", number) for number in range(count)]
+    held = {name: Replicas((0, 1), 1_000, 0, (0, 1)) for name in names}
+    picture = ClusterPicture(PICTURE.racks, held, {"t": 1})
+    request = parsed(**PLACE, put=[f"{number}:0,2" for number in range(put)])
+    return planned_move(request, picture, make_plan(request, picture), {})
+
+
+def test_a_large_plan_is_shown_in_pages_and_its_figures_are_of_the_whole():
+    whole = large(1_000, 250)
+    pages = [page_of(whole, number, 100) for number in (1, 2, 3)]
+
+    assert [(p.page, p.pages, len(p.partitions)) for p in pages] == [
+        (1, 3, 100), (2, 3, 100), (3, 3, 50),
+    ]  # fmt: skip
+    assert [p.partitions[0].name for p in pages] == ["t-0", "t-100", "t-200"]
+    assert {(p.id, p.changed, p.copied_bytes) for p in pages} == {(whole.id, 250, 250_000)}
+    assert page_of(whole, 9, 100) == pages[2]
+
+
+def test_a_grid_shows_some_partitions_and_goes_on_with_all_changes():
+    grid = large(1_000, 250).grid
+
+    assert (len(grid.rows), grid.more) == (ROWS_MAX, 1_000 - ROWS_MAX)
+    assert all(row.is_changed for row in grid.rows)
+    assert grid.puts == tuple(f"{number}:0,2" for number in range(250))
+    assert large(1_000, CHANGES_MAX + 1).grid is None
+
+
+def test_a_few_dangers_are_listed_and_the_rest_is_counted():
+    names = [TopicPartition("t", number) for number in range(50)]
+    # The broker to wait for is in the text, so each is a danger of its own.
+    held = {p: Replicas((p.partition, 90), 1_000, -1, (p.partition,)) for p in names}
+    picture = ClusterPicture({**dict.fromkeys(range(50)), 90: None, 91: None}, held, {"t": 1})
+    request = parsed(**PLACE, put=[f"{p.partition}:{p.partition},91" for p in names])
+    view = planned_move(request, picture, make_plan(request, picture), {})
+
+    assert len(view.dangers) == DANGERS_MAX
+    assert view.more_dangers == 51 - DANGERS_MAX
+
+
+def test_a_command_names_the_replicas_of_a_few_partitions_only():
+    few, many = (
+        shown(kind="partitions", topic="t", count=str(count)).kafka_command
+        for count in (PLACED_MAX, PLACED_MAX + 1)
+    )
+    assert "--replica-assignment 0:1,1:0," in few
+    assert many.endswith(f"--partitions {PLACED_MAX + 1}")

@@ -10,6 +10,7 @@ import pytest
 from tests.asgi import request
 
 from odradek.web.app import create_app
+from odradek.web.stories.alignment import aligned
 from odradek.web.stories.catalogue import catalogue, play
 from odradek.web.stories.pages import StoryShelf, story_view
 
@@ -54,7 +55,7 @@ def test_a_step_is_readable_without_javascript():
 
 
 def test_the_first_and_the_last_step_have_no_step_before_and_after():
-    steps = played().steps
+    steps = len(played().steps)
     assert 'rel="prev"' not in asked(f"/stories/{NAME}").text
     assert 'rel="next"' not in asked(f"/stories/{NAME}?step={steps + 5}").text
 
@@ -71,6 +72,7 @@ def test_json_has_all_steps():
     assert [len(run["frames"]) for run in value["runs"]] == [
         len(run.frames) for run in played().runs
     ]
+    assert value["steps"] == [list(step) for step in played().steps]
     assert value["runs"][0]["frames"][0]["lanes"][0]["lanes"][0]["leo"] == 0
 
 
@@ -93,12 +95,51 @@ def test_what_is_not_there_is_refused(path, status):
     assert asked(f"/stories/{path}").status_code == status
 
 
+def test_both_runs_show_the_same_moment_of_the_plan():
+    columns = [story_view(played(), step).columns for step in range(1, len(played().steps) + 1)]
+    for left, right in columns:
+        assert left.is_new or right.is_new
+    killed = [
+        [any("broker 0 is killed" in each for each in run.frame.sentences) for run in step]
+        for step in columns
+    ]
+    assert [True, True] in killed
+    assert len(columns) < sum(len(run.frames) for run in played().runs)
+
+
+def test_a_run_in_which_nothing_happens_at_a_step_says_so():
+    steps = [story_view(played(), step) for step in range(1, len(played().steps) + 1)]
+    waits = [step for step in steps if not step.columns[0].is_new and not step.columns[0].is_over]
+    assert waits
+    text = asked(f"/stories/{NAME}?step={waits[0].step}").text
+    assert text.count("nothing happens in this run at this step") == 1
+    listed = waits[0].sentences[waits[0].step - 1]
+    assert listed == f"{waits[0].columns[1].title}: {waits[0].columns[1].frame.sentences[0]}"
+
+
+def test_a_partition_is_drawn_on_one_axis_in_both_runs():
+    for step in range(1, len(played().steps) + 1):
+        pictures = [column.pictures[0] for column in story_view(played(), step).columns]
+        one, other = (
+            [each.text for each in ElementTree.fromstring(picture).iter() if is_number(each)]
+            for picture in pictures
+        )
+        assert one == other
+
+
+def is_number(element):
+    return element.get("class") == "axis-number"
+
+
 def test_a_run_that_has_ended_stays_at_its_last_frame():
     short, long = sorted(played().runs, key=lambda run: len(run.frames))
-    view = story_view(replace(played(), runs=(short, long)), len(long.frames))
+    runs = (replace(short, frames=short.frames[:3]), long)
+    shown = replace(played(), runs=runs, steps=aligned([run.frames for run in runs]))
+    view = story_view(shown, len(shown.steps))
     assert view.columns[0].is_over
-    assert view.columns[0].frame == short.frames[-1]
+    assert view.columns[0].frame == short.frames[2]
     assert view.columns[1].is_damaged
+    assert not view.columns[1].is_over
     assert all(ElementTree.fromstring(picture) for picture in view.columns[1].pictures)
 
 

@@ -73,6 +73,34 @@ def test_a_story_plays_to_its_end(name):
         assert json.dumps(plain(run))
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if len(played(name).runs) == 2])
+def test_the_steps_of_two_runs_show_all_frames_in_order(name):
+    steps = played(name).steps
+    assert len(steps) <= FRAMES_MAX
+    assert steps[0] == (0, 0)
+    for number, run in enumerate(played(name).runs):
+        shown = [step[number] for step in steps]
+        assert shown == sorted(shown)
+        assert set(shown) == set(range(len(run.frames)))
+
+
+def test_two_runs_are_shown_at_the_same_moment_of_the_plan():
+    clean, unclean = played("unclean-election").runs
+    shown = [
+        (clean.frames[i].sentences[0], unclean.frames[j].sentences[0])
+        for i, j in played("unclean-election").steps
+    ]
+    apart = next(n for n, (one, other) in enumerate(shown) if one != other)
+    assert "Broker 1 has started" in shown[apart - 1][0]
+    # The unclean election and what is written then, while the clean one waits for broker 0.
+    waits = [other for one, other in shown[apart:] if one.startswith("Broker 1 has its replica")]
+    assert waits[1].startswith("Stored for t-0: leader 1, leader epoch 3")
+    assert waits[-1].startswith("Broker 1, the leader, appends 1 record")
+    for event in ("Broker 0 registers", "Broker 0 has started", "Broker 0 has its replica"):
+        one, other = ([event in both[run] for both in shown].index(True) for run in (0, 1))
+        assert one == other
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_code_that_a_story_names_exists(name):
     assert find(name).files
