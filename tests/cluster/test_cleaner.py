@@ -19,7 +19,7 @@ COMPACTED = {
 KEYS = 20
 
 
-def wait_for(what: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def wait_for(what: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not what():
         assert time.monotonic() < deadline_s, "it did not come true in time"

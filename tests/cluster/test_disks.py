@@ -85,7 +85,7 @@ def fill(two, topic, *, batches=1_000):
     return ErrorCode.NONE
 
 
-def wait_for(true, *, within_s=20.0):
+def wait_for(true, *, within_s=60.0):
     deadline_s = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < deadline_s

@@ -61,7 +61,7 @@ def connections(broker):
     )
 
 
-def eventually(true, *, within_s=10.0):
+def eventually(true, *, within_s=60.0):
     deadline_s = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < deadline_s
@@ -212,7 +212,7 @@ def test_a_connection_that_is_idle_or_never_reads_is_closed(make_broker):
         half.send(struct.pack(">i", 1000) + b"half a frame")
         deaf.send(framed(fetching(), FETCH_BY_NAME))
         patient.send(framed(fetching(50, max_wait_ms=60_000), FETCH_BY_NAME))
-        eventually(lambda: connections(broker) == 1, within_s=20.0)  # only `patient` is left
+        eventually(lambda: connections(broker) == 1)  # only `patient` is left
         assert silent.is_hung_up()
         assert half.is_hung_up()
         with Peer(broker.port) as producer:

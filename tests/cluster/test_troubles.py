@@ -26,6 +26,7 @@ from tests.hanging import begin, leave_hanging
 from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_for
 
 import odradek.client.admin.partitions as admin_partitions
+from odradek.local.options import free_ports
 from odradek.model.partition import TopicPartition
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.offset_commit import (
@@ -108,8 +109,8 @@ def apart(folder: pathlib.Path) -> Iterator[Apart]:
     )
     write_certificate(folder / "tls" / "broker.pem", days=20)
     try:
-        for broker in brokers[:2]:
-            broker.options["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
+        for broker, port in zip(brokers[:2], free_ports("127.0.0.1", 2), strict=True):
+            broker.options["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
         with ThreadPoolExecutor() as pool:
             list(pool.map(BrokerProcess.start, brokers))
         yield brokers
@@ -124,14 +125,6 @@ def write_certificate(file: pathlib.Path, *, days: int) -> None:
     authority = certificates.make_authority("a CA", issued)
     made = certificates.issue(authority, "a broker", ["127.0.0.1"], issued)
     file.write_text(made.key + made.certificate + authority.certificate)
-
-
-def free_port() -> int:
-    import socket  # noqa: PLC0415
-
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def reached(broker: BrokerProcess) -> Asked:
@@ -168,7 +161,7 @@ def unknown_option(home: Home, _: Apart) -> list[Any]:
 
 
 def disk_nearly_full(home: Home, _: Apart) -> list[Any]:
-    return [found(home, "disk", "--disk-percent", 0, printed="% since")]
+    return [found(home, "disk", "--disk-percent", 0, about="broker 0", printed="% since")]
 
 
 def too_few_replicas(home: Home, _: Apart) -> list[Any]:

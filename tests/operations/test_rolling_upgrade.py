@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -20,6 +19,7 @@ from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.settings import ConsumerSettings
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
+from odradek.local.options import free_ports
 
 ROOT = pathlib.Path(__file__).parents[2]
 # The first commit that may be upgraded from in this way.
@@ -52,14 +52,6 @@ def old_code(tmp_path_factory):
     )  # fmt: skip
     assert used.startswith(str(source))
     return source
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as sockets:
-        bound = [sockets.enter_context(socket.socket()) for _ in range(count)]
-        for each in bound:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in bound]
 
 
 class Rolled:
@@ -204,7 +196,7 @@ async def upgraded(brokers, old_code):
 
 
 def test_nothing_acknowledged_is_lost_when_brokers_are_upgraded_one_by_one(old_code, tmp_path):
-    brokers = Rolled(tmp_path, free_ports(len(BROKERS)))
+    brokers = Rolled(tmp_path, free_ports("127.0.0.1", len(BROKERS)))
     acknowledged, read, again = asyncio.run(upgraded(brokers, old_code))
 
     assert set(acknowledged) <= set(read)

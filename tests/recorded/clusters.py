@@ -8,7 +8,6 @@ import os
 import pathlib
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from odradek.client.admin.topics import NewTopic, create_topics
 from odradek.client.cluster import Cluster as ClientCluster
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
+from odradek.local.options import free_ports
 
 RECORDED_PORT: Final = 19391
 RECORDED_ZOOKEEPER: Final = "127.0.0.1:19481"
@@ -141,7 +141,7 @@ class OurCluster(Cluster):
         racks: Sequence[str] = (),
         options: Mapping[str, object] = {},
     ) -> None:
-        ports = free_ports(brokers)
+        ports = free_ports("127.0.0.1", brokers)
         super().__init__(home, ports)
         # Where the recordings use ZooKeeper, ours use the embedded store.
         self.addresses[RECORDED_ZOOKEEPER] = str(home)
@@ -166,15 +166,6 @@ class OurCluster(Cluster):
         """Start them one after the other: broker 1 becomes the controller."""
         for broker in self.brokers.values():
             broker.start()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free at this moment."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def run_step(  # noqa: C901 - one branch for each word

@@ -73,7 +73,7 @@ def record_out(
     }
 
 
-def until(wanted: Any, look: Callable[[], Any], *, within_s: float = 10.0) -> Any:
+def until(wanted: Any, look: Callable[[], Any], *, within_s: float = 60.0) -> Any:
     """The result of `look`, polled until it is as wanted or the time is over."""
     deadline_s = time.monotonic() + within_s
     while True:

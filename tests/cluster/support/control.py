@@ -42,7 +42,7 @@ M = TypeVar("M", bound=Message)
 TOPIC, BROKER, SET = 2, 4, 0
 
 
-def wait_for(true: Callable[[], Any], *, within_s: float = 30.0) -> Any:
+def wait_for(true: Callable[[], Any], *, within_s: float = 60.0) -> Any:
     """Wait until something is there; what it is."""
     deadline_s = time.monotonic() + within_s
     while not (found := true()):
