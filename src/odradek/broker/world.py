@@ -49,7 +49,7 @@ class World:
     authorizer: Authorizer = field(default_factory=AllowAll)
     # None: the quotas that are set for users and client ids.
     quotas: Quotas | None = None
-    # Measures how long requests take, in nanoseconds.
-    elapsed_ns: Callable[[], int] = time.perf_counter_ns
+    # The processor time of the calling thread so far, in nanoseconds.
+    processor_ns: Callable[[], int] = time.thread_time_ns
     # The reason why an address cannot be listened on; None if it can.
     why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None

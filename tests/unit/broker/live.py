@@ -268,7 +268,7 @@ class Live:
             network=self.network,
             authorizer=self.authorizer,
             quotas=self.quotas,
-            elapsed_ns=lambda: self.clock.monotonic_ms() * 1_000_000,
+            processor_ns=lambda: self.clock.monotonic_ms() * 1_000_000,
         )
         config = BrokerConfig({**self.properties, **dotted(properties)}, host_name="b0")
         broker = WatchedBroker(config, world, on_fatal=self.fatal.append, failures=self.failures)

@@ -7,8 +7,8 @@
 
 Each broker counts by itself. Requests between brokers are exempt, and so are followers. Clients
 without a limit are not counted. What a request takes of the event loop is only measured while there
-is a `request_percentage` (`times_requests`): from its first byte that is decoded to its response,
-without what it waits for.
+is a `request_percentage` (`times_requests`): the processor time from its first byte that is decoded
+to its response, and what the event loop used before it to receive requests and send responses.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +34,9 @@ CLIENT_QUOTAS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 
 _EXEMPT: Final = frozenset(int(key) for key, api in APIS.items() if api.inter_broker)
 _PERCENT_SECONDS_PER_NS: Final = 100 / 1e9
+# The event loop's work around a request counts up to this multiple of the request itself, so that
+# the broker's own work does not count for the client that sends the next request.
+_AROUND_MAX: Final = 2
 _SHOWN_MAX: Final = 1_000  # clients in the metrics of one quota
 
 Numbers = Iterable[tuple[tuple[str, str], float]]
@@ -47,15 +50,15 @@ class ClientQuotas:
         self,
         *,
         monotonic_ms: Callable[[], MonotonicMs],
-        elapsed_ns: Callable[[], int],
+        processor_ns: Callable[[], int],
         windows: int,
         window_ms: int,
         mutation_windows: int,
         mutation_window_ms: int,
     ) -> None:
-        """`elapsed_ns` is a clock that measures how long requests take."""
+        """`processor_ns` returns the processor time that the event loop has used."""
         self._monotonic_ms = monotonic_ms
-        self._elapsed_ns = elapsed_ns
+        self._processor_ns = processor_ns
         self._windows, self._window_ms = windows, window_ms
         rates = partial(RateCount, windows=windows, window_ms=window_ms)
         self._rates = {option: Usage(rates) for option in (PRODUCER, CONSUMER, REQUEST)}
@@ -66,9 +69,10 @@ class ClientQuotas:
         )
         self._limits: dict[str, dict[Entity, float]] = {option: {} for option in CLIENT_QUOTAS}
         self._is_unlimited = True  # then nothing is counted
-        # The request that is being handled, and since when it is not yet counted.
+        # The request that is being handled, since when it is not yet counted, what it took before.
         self._present: Session | None = None
-        self._since_ns = 0
+        self._since_ns = self._took_ns = 0
+        self._last_end_ns = 0  # of any request
 
     # ------------------------------------------------------------------------ limits
 
@@ -163,22 +167,26 @@ class ClientQuotas:
             if is_exempt or (session is not None and session.authenticates):
                 session = None
             self._present = session
-            self._since_ns = self._elapsed_ns()
+            self._since_ns, self._took_ns = self._processor_ns(), 0
+            around_ns = self._since_ns - self._last_end_ns
             try:
                 frame(connection, data)
             finally:
                 # What is left after the response, or before a request waits, throttles the next.
                 if session is not None and self._present is session and self._requested:
-                    self._record_time(session)
+                    self._record_time(session, around_ns)
                 self._present = None
+                self._last_end_ns = self._processor_ns()
 
         return timed
 
-    def _record_time(self, session: Session) -> int:
+    def _record_time(self, session: Session, around_ns: int = 0) -> int:
         took_ns = 0
         if self._present is session:
-            now_ns = self._elapsed_ns()
+            now_ns = self._processor_ns()
             took_ns, self._since_ns = now_ns - self._since_ns, now_ns
+            self._took_ns += took_ns
+            took_ns += min(around_ns, _AROUND_MAX * self._took_ns)
         limit = _limit(self._requested, session)
         if limit is None:
             return 0

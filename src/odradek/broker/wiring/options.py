@@ -77,7 +77,7 @@ def client_quotas_of(config: BrokerConfig, world: World) -> ClientQuotas:
     """Quotas of clients with the windows of the options, without limits."""
     return ClientQuotas(
         monotonic_ms=world.clock.monotonic_ms,
-        elapsed_ns=world.elapsed_ns,
+        processor_ns=world.processor_ns,
         windows=config.quota_window_num,
         window_ms=config.quota_window_size_seconds * 1000,
         mutation_windows=config.controller_quota_window_num,

@@ -1,11 +1,15 @@
 """Quotas of users and client ids on a broker: what its clients get in simulated time."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.broker.live import fetch, fetched, part_of, play, produce, produced
 
+from odradek.broker.serving.client_quotas import REQUEST, ClientQuotas
+from odradek.broker.serving.session import AllowAll, Session
 from odradek.model.errors import ErrorCode
+from odradek.quota.precedence import Entity, Part
 from odradek.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -232,6 +236,40 @@ def test_the_time_of_requests_is_limited_by_one_window_at_most():
         assert not live.broker.client_quotas.times_requests
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("around_ms", "counted_ms"),
+    [(0, 10), (15, 25), (500, 30)],
+    ids=["nothing", "what the loop did for it", "the broker's own work"],
+)
+def test_what_the_loop_does_around_a_request_counts_with_it_up_to_a_limit(around_ms, counted_ms):
+    processor_ms = 0
+
+    def frame(_connection, _data):
+        nonlocal processor_ms
+        processor_ms += 10
+
+    quotas = ClientQuotas(
+        monotonic_ms=lambda: 0,
+        processor_ns=lambda: processor_ms * 1_000_000,
+        windows=11,
+        window_ms=1_000,
+        mutation_windows=11,
+        mutation_window_ms=1_000,
+    )
+    quotas.set_limits({Entity(Part.ABSENT, "app"): {REQUEST: 50.0}}, whole=True)
+    session = Session(authorizer=AllowAll(), client_host="h", listener="L", client_id="app")
+    connection, metadata = SimpleNamespace(session=session), memoryview(b"\0\3")
+    handle = quotas.timed(frame)
+    unlimited = SimpleNamespace(session=None)
+    handle(unlimited, metadata)  # what came before it is not its own
+    processor_ms += around_ms
+    handle(connection, metadata)
+
+    ((_, percent_per_s),) = quotas.rates(REQUEST)
+    percent_seconds = 100 * counted_ms / 1_000
+    assert percent_per_s == pytest.approx(percent_seconds / 10, rel=0.01)
 
 
 def test_versions_before_authentication_count_for_no_user():
