@@ -10,9 +10,9 @@
                   what our messages declare, because one cluster may have brokers of both kinds
     flexible_from the first flexible version (KIP-482); None: the API has none
 
-Served versions begin where Kafka 4.0's do (those of Kafka 2.1, KIP-896). Produce begins at 0 all
-the same: old versions of librdkafka turn compression off when it does not. AddPartitionsToTxn 4-5
-is for brokers and needs ClusterAction; clients see it advertised, as in Kafka. Transactions of
+Served is what Kafka 3.9 serves. AddPartitionsToTxn 4-5 is for brokers and needs ClusterAction;
+clients see it advertised, as in Kafka. ConsumerGroupHeartbeat, ConsumerGroupDescribe and Envelope
+are advertised and refused, as in Kafka's ZooKeeper mode. Transactions of
 version 2 (KIP-890) come after 3.9: their versions are advertised while every broker of the cluster
 is an Odradek broker (`odradek.broker.cluster.features`).
 
@@ -96,6 +96,8 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_STATE = 31_000
 
 
@@ -190,29 +192,29 @@ _ROWS: Final = (
     (16, "ListGroups", (0, 5), (0, 5), 3, _CLIENTS),
     (17, "SaslHandshake", (0, 1), (0, 1), None, _CLIENTS),
     (18, "ApiVersions", (0, 4), (0, 4), 3, _CLIENTS),
-    (19, "CreateTopics", (2, 7), (0, 7), 5, _CLIENTS),
-    (20, "DeleteTopics", (1, 6), (0, 6), 4, _CLIENTS),
+    (19, "CreateTopics", (0, 7), (0, 7), 5, _CLIENTS),
+    (20, "DeleteTopics", (0, 6), (0, 6), 4, _CLIENTS),
     (21, "DeleteRecords", (0, 2), (0, 2), 2, _CLIENTS),
     (22, "InitProducerId", (0, 5), (0, 5), 2, _CLIENTS),
-    (23, "OffsetForLeaderEpoch", (2, 4), (0, 4), 4, _CLIENTS),
+    (23, "OffsetForLeaderEpoch", (0, 4), (0, 4), 4, _CLIENTS),
     (24, "AddPartitionsToTxn", (0, 5), (0, 5), 3, _CLIENTS),
     (25, "AddOffsetsToTxn", (0, 4), (0, 4), 3, _CLIENTS),
     (26, "EndTxn", (0, 4), (0, 4), 3, _CLIENTS),
     (27, "WriteTxnMarkers", (0, 1), (0, 1), 1, _CLIENTS),
     (28, "TxnOffsetCommit", (0, 4), (0, 4), 3, _CLIENTS),
-    (29, "DescribeAcls", (1, 3), (0, 3), 2, _CLIENTS),
-    (30, "CreateAcls", (1, 3), (0, 3), 2, _CLIENTS),
-    (31, "DeleteAcls", (1, 3), (0, 3), 2, _CLIENTS),
-    (32, "DescribeConfigs", (1, 4), (0, 4), 4, _CLIENTS),
+    (29, "DescribeAcls", (0, 3), (0, 3), 2, _CLIENTS),
+    (30, "CreateAcls", (0, 3), (0, 3), 2, _CLIENTS),
+    (31, "DeleteAcls", (0, 3), (0, 3), 2, _CLIENTS),
+    (32, "DescribeConfigs", (0, 4), (0, 4), 4, _CLIENTS),
     (33, "AlterConfigs", (0, 2), (0, 2), 2, _CLIENTS),
-    (34, "AlterReplicaLogDirs", (1, 2), (0, 2), 2, _CLIENTS),
-    (35, "DescribeLogDirs", (1, 4), (0, 4), 2, _CLIENTS),
+    (34, "AlterReplicaLogDirs", (0, 2), (0, 2), 2, _CLIENTS),
+    (35, "DescribeLogDirs", (0, 4), (0, 4), 2, _CLIENTS),
     (36, "SaslAuthenticate", (0, 2), (0, 2), 2, _CLIENTS),
     (37, "CreatePartitions", (0, 3), (0, 3), 2, _CLIENTS),
-    (38, "CreateDelegationToken", (1, 3), (0, 3), 2, _CLIENTS),
-    (39, "RenewDelegationToken", (1, 2), (0, 2), 2, _CLIENTS),
-    (40, "ExpireDelegationToken", (1, 2), (0, 2), 2, _CLIENTS),
-    (41, "DescribeDelegationToken", (1, 3), (0, 3), 2, _CLIENTS),
+    (38, "CreateDelegationToken", (0, 3), (0, 3), 2, _CLIENTS),
+    (39, "RenewDelegationToken", (0, 2), (0, 2), 2, _CLIENTS),
+    (40, "ExpireDelegationToken", (0, 2), (0, 2), 2, _CLIENTS),
+    (41, "DescribeDelegationToken", (0, 3), (0, 3), 2, _CLIENTS),
     (42, "DeleteGroups", (0, 2), (0, 2), 2, _CLIENTS),
     (43, "ElectLeaders", (0, 2), (0, 2), 2, _CLIENTS),
     (44, "IncrementalAlterConfigs", (0, 1), (0, 1), 1, _CLIENTS),
@@ -231,6 +233,8 @@ _ROWS: Final = (
     (65, "DescribeTransactions", (0, 0), (0, 0), 0, _CLIENTS),
     (66, "ListTransactions", (0, 1), (0, 1), 0, _CLIENTS),
     (67, "AllocateProducerIds", (0, 0), (0, 0), 0, _BROKERS),
+    (68, "ConsumerGroupHeartbeat", (0, 0), (0, 0), 0, _CLIENTS),
+    (69, "ConsumerGroupDescribe", (0, 0), (0, 0), 0, _CLIENTS),
     (31_000, "DescribeState", (0, 0), _NOT_SERVED, 0, _CLIENTS),
 )
 # fmt: on

@@ -375,7 +375,11 @@ def string_array(
     return made
 
 
-def struct(item: type[M], versions: str = "0+", *, tag: int | None = None) -> M | None:
+def struct(
+    item: type[M], versions: str = "0+", *, nullable: str | None = None, tag: int | None = None
+) -> M | None:
     """One part, that may be null; or, with a tag, None stands for one whose fields are default."""
-    made: M | None = _field("struct", versions, None, ignorable=True, tag=tag, part=item)
+    made: M | None = _field(
+        "struct", versions, None, ignorable=True, tag=tag, nullable=nullable, part=item
+    )
     return made

@@ -19,6 +19,8 @@ from odradek.wire.messages import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -303,6 +305,14 @@ def _delete_groups(live, version):
     return delete_groups.DeleteGroupsRequest(groups_names=["x"])
 
 
+def _consumer_group_heartbeat(live, version):
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(group_id="x")
+
+
+def _consumer_group_describe(live, version):
+    return consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=["x"])
+
+
 def _create_topics(live, version):
     topic = create_topics.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
     return create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=5000)
@@ -538,6 +548,7 @@ def _list_partition_reassignments(live, version):
 _NO_AUTHORIZER = ErrorCode.SECURITY_DISABLED
 _NO_SASL = ErrorCode.ILLEGAL_SASL_STATE
 _NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_KRAFT_ONLY = ErrorCode.UNSUPPORTED_VERSION
 
 # fmt: off
 EXAMPLES = (
@@ -653,6 +664,10 @@ EXAMPLES = (
             (on_group(_OP.DESCRIBE),), _GROUP, ErrorCode.NOT_COORDINATOR),
     Example("DeleteGroups", ApiKey.DELETE_GROUPS, _delete_groups, (on_group(_OP.DELETE),),
             _GROUP, ErrorCode.NOT_COORDINATOR),
+    Example("ConsumerGroupHeartbeat", ApiKey.CONSUMER_GROUP_HEARTBEAT, _consumer_group_heartbeat,
+            (), _KRAFT_ONLY, _KRAFT_ONLY),
+    Example("ConsumerGroupDescribe", ApiKey.CONSUMER_GROUP_DESCRIBE, _consumer_group_describe,
+            (), _KRAFT_ONLY, _KRAFT_ONLY),
     Example("CreateTopics", ApiKey.CREATE_TOPICS, _create_topics,
             (on_topic(_OP.CREATE, "new"),), _TOPIC),
     Example("CreateTopics by the cluster's right", ApiKey.CREATE_TOPICS, _create_topics,

@@ -47,8 +47,8 @@ def test_what_we_serve_is_part_of_what_kafka_serves(known):
 
 
 def test_an_unknown_key_is_refused():
-    with pytest.raises(MalformedRequestError, match="api key 68; no such API here"):
-        api(68)
+    with pytest.raises(MalformedRequestError, match="api key 70; no such API here"):
+        api(70)
 
 
 def test_classes_are_found_by_key():

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (34), versions 1-2: move replicas to other log directories (KIP-113).
+"""AlterReplicaLogDirs (34), versions 0-2: move replicas to other log directories (KIP-113).
 
 Behaviour:
     * A move is a copy that follows the log in its present directory; when it has caught up it

@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 1-3: store ACLs.
+"""CreateAcls (30), versions 0-3: store ACLs.
 
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each.

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38), versions 1-3: a token that authenticates its bearer as its owner.
+"""CreateDelegationToken (38), versions 0-3: a token that authenticates its bearer as its owner.
 
 Behaviour:
     * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client,

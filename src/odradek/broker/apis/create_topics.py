@@ -1,4 +1,4 @@
-"""CreateTopics (19), versions 2-7: new topics, answered when clients can use them.
+"""CreateTopics (19), versions 0-7: new topics, answered when clients can use them.
 
 Behaviour:
     * Only the controller's broker creates topics: NOT_CONTROLLER elsewhere, for each.

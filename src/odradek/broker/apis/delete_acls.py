@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 1-3: delete and list the ACLs that match filters.
+"""DeleteAcls (31), versions 0-3: delete and list the ACLs that match filters.
 
 Behaviour:
     * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each filter.

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), versions 1-6: delete topics, by name or by id.
+"""DeleteTopics (20), versions 0-6: delete topics, by name or by id.
 
 Behaviour:
     * Only the controller's broker deletes topics: NOT_CONTROLLER elsewhere, for each.

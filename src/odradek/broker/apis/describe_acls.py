@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3: the ACLs that match a filter.
+"""DescribeAcls (29), versions 0-3: the ACLs that match a filter.
 
 Behaviour:
     * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED.

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 1-4: options, their values, and the source of each.
+"""DescribeConfigs (32), versions 0-4: options, their values, and the source of each.
 
 Behaviour:
     * Topics: Topic DescribeConfigs. Any broker answers; its own options are the defaults of
@@ -10,6 +10,7 @@ Behaviour:
     * Each resource fails on its own; one that is named twice fails the second time.
 
 Versions:
+    v0  whether a value is the default (Kafka 3.9 leaves that false for every option)
     v1  sources, synonyms    v3  types, documentation    v4  flexible
 """
 
@@ -40,7 +41,7 @@ SLICE: Final = 10  # resources described before others may run
 
 
 async def describe_configs(
-    admin: ConfigAdmin, session: Session, request: DescribeConfigsRequest
+    admin: ConfigAdmin, session: Session, request: DescribeConfigsRequest, api_version: int
 ) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse(throttle_time_ms=0)
     seen: set[tuple[int, str]] = set()
@@ -71,6 +72,7 @@ async def describe_configs(
                             entry,
                             synonyms=request.include_synonyms,
                             documentation=request.include_documentation,
+                            marks_default=api_version == 0,
                         )
                         for entry in entries
                     ],
@@ -146,12 +148,13 @@ def _level(logger: str, level: str) -> DescribedOption:
 
 
 def _result(
-    entry: DescribedOption, *, synonyms: bool, documentation: bool
+    entry: DescribedOption, *, synonyms: bool, documentation: bool, marks_default: bool
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
+        is_default=marks_default and entry.source == ConfigSource.DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41), versions 1-3: the delegation tokens of owners, with their HMACs.
+"""DescribeDelegationToken (41), versions 0-3: the delegation tokens of owners, with their HMACs.
 
 Behaviour:
     * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client,

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1-4: the replicas in each log directory, and their sizes.
+"""DescribeLogDirs (35), versions 0-4: the replicas in each log directory, and their sizes.
 
 Behaviour:
     * No topics (null) means all that this broker holds.

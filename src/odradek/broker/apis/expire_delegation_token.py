@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40), versions 1-2: a delegation token expires sooner, or is removed.
+"""ExpireDelegationToken (40), versions 0-2: a delegation token expires sooner, or is removed.
 
 Behaviour:
     * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client,

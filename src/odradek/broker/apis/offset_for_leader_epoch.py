@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2-4.
+"""OffsetForLeaderEpoch (23), versions 0-4.
 
 A follower (or a consumer) whose log may diverge asks where an epoch ends, and truncates to the
 answer. It has replaced truncation to the high watermark (KIP-101).

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39), versions 1-2: a delegation token expires later.
+"""RenewDelegationToken (39), versions 0-2: a delegation token expires later.
 
 Behaviour:
     * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not authenticate the client,

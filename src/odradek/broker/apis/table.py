@@ -1,7 +1,8 @@
 """All APIs that a broker serves: API, handler, and what the handler needs.
 
 The versions are in `odradek.wire.api_keys`. An API that is not here is not advertised, and a
-request for it closes the connection. A test compares this table with the files of this folder.
+request for it closes the connection. Envelope is advertised nevertheless, as in Kafka's ZooKeeper
+mode, and closes the connection. A test compares this table with the files of this folder.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from odradek.broker.apis.alter_partition_reassignments import alter_partition_re
 from odradek.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from odradek.broker.apis.alter_user_scram_credentials import alter_user_scram_credentials
 from odradek.broker.apis.api_versions import ServedRange, api_versions
+from odradek.broker.apis.consumer_group_describe import consumer_group_describe
+from odradek.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
 from odradek.broker.apis.create_acls import create_acls
 from odradek.broker.apis.create_delegation_token import create_delegation_token
@@ -258,9 +261,13 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.LIST_GROUPS: Route(lambda r: list_groups(groups, r.session, r.body)),
         ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
         ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(lambda _: consumer_group_heartbeat()),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Route(lambda r: consumer_group_describe(r.body)),
         # Topics, configuration, leader election and reassignments.
         **_topic_routes(broker),
-        ApiKey.DESCRIBE_CONFIGS: Route(lambda r: describe_configs(configs, r.session, r.body)),
+        ApiKey.DESCRIBE_CONFIGS: Route(
+            lambda r: describe_configs(configs, r.session, r.body, r.header.api_version)
+        ),
         ApiKey.ALTER_CONFIGS: Route(lambda r: alter_configs(configs, r.session, r.body)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(
             lambda r: incremental_alter_configs(configs, r.session, r.body)
@@ -331,7 +338,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
             )
         ),
     }
-    for key in sorted(table):
+    for key in sorted({*table, ApiKey.ENVELOPE}):
         offered = ServedRange(int(key), *APIS[key].served)
         (for_our_tools if key in OWN_APIS else advertised).append(offered)
     return table

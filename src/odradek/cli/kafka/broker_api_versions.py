@@ -21,8 +21,8 @@ from odradek.wire.schema import NO_VERSIONS, Versions
 _WAIT_MS: Final = 5_000
 # APIs of Kafka 3.9 for KRaft, which brokers in ZooKeeper mode do not serve.
 _OTHERS: Final = {
-    55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat",
-    69: "ConsumerGroupDescribe", 71: "GetTelemetrySubscriptions", 72: "PushTelemetry",
+    55: "DescribeQuorum", 64: "UnregisterBroker",
+    71: "GetTelemetrySubscriptions", 72: "PushTelemetry",
     74: "ListClientMetricsResources", 75: "DescribeTopicPartitions", 76: "ShareGroupHeartbeat",
     77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge", 80: "AddRaftVoter",
     81: "RemoveRaftVoter", 83: "InitializeShareGroupState", 84: "ReadShareGroupState",

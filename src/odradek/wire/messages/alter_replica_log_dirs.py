@@ -17,7 +17,7 @@ class AlterReplicaLogDir(Message):
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
-class AlterReplicaLogDirsRequest(Message, api_key=34, versions="1-2", flexible="2+"):
+class AlterReplicaLogDirsRequest(Message, api_key=34, versions="0-2", flexible="2+"):
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
@@ -31,6 +31,6 @@ class AlterReplicaLogDirTopicResult(Message):
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
-class AlterReplicaLogDirsResponse(Message, api_key=34, versions="1-2", flexible="2+"):
+class AlterReplicaLogDirsResponse(Message, api_key=34, versions="0-2", flexible="2+"):
     throttle_time_ms: int = int32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

@@ -19,7 +19,7 @@ class AclCreation(Message):
     permission_type: int = int8()
 
 
-class CreateAclsRequest(Message, api_key=30, versions="1-3", flexible="2+"):
+class CreateAclsRequest(Message, api_key=30, versions="0-3", flexible="2+"):
     creations: list[AclCreation] = array(AclCreation)
 
 
@@ -28,6 +28,6 @@ class AclCreationResult(Message):
     error_message: str | None = string(nullable="0+")
 
 
-class CreateAclsResponse(Message, api_key=30, versions="1-3", flexible="2+"):
+class CreateAclsResponse(Message, api_key=30, versions="0-3", flexible="2+"):
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

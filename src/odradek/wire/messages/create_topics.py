@@ -1,6 +1,8 @@
 """CreateTopics (19): new topics, with a number of partitions or a manual assignment.
 
 Versions:
+    v1  validation only; error messages
+    v2  throttle time
     v4  -1 for partitions and replication factor means the broker's defaults
     v5  flexible; the response contains partitions and configs
     v6  quotas may refuse
@@ -28,7 +30,7 @@ class CreatableTopic(Message):
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-class CreateTopicsRequest(Message, api_key=19, versions="2-7", flexible="5+"):
+class CreateTopicsRequest(Message, api_key=19, versions="0-7", flexible="5+"):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = bool_("1+")
@@ -55,6 +57,6 @@ class CreatableTopicResult(Message):
     )
 
 
-class CreateTopicsResponse(Message, api_key=19, versions="2-7", flexible="5+"):
+class CreateTopicsResponse(Message, api_key=19, versions="0-7", flexible="5+"):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

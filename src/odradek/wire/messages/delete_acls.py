@@ -19,7 +19,7 @@ class DeleteAclsFilter(Message):
     permission_type: int = int8()
 
 
-class DeleteAclsRequest(Message, api_key=31, versions="1-3", flexible="2+"):
+class DeleteAclsRequest(Message, api_key=31, versions="0-3", flexible="2+"):
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
@@ -41,6 +41,6 @@ class DeleteAclsFilterResult(Message):
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 
-class DeleteAclsResponse(Message, api_key=31, versions="1-3", flexible="2+"):
+class DeleteAclsResponse(Message, api_key=31, versions="0-3", flexible="2+"):
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

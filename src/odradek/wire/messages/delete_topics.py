@@ -1,6 +1,7 @@
 """DeleteTopics (20): deletes topics, by name or id.
 
 Versions:
+    v1  throttle time
     v4  flexible
     v5  error messages
     v6  by id
@@ -14,7 +15,7 @@ class DeleteTopicState(Message):
     topic_id: bytes = uuid("6+")
 
 
-class DeleteTopicsRequest(Message, api_key=20, versions="1-6", flexible="4+"):
+class DeleteTopicsRequest(Message, api_key=20, versions="0-6", flexible="4+"):
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = string_array("0-5", ignorable=True)
     timeout_ms: int = int32()
@@ -27,6 +28,6 @@ class DeletableTopicResult(Message):
     error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
 
 
-class DeleteTopicsResponse(Message, api_key=20, versions="1-6", flexible="4+"):
+class DeleteTopicsResponse(Message, api_key=20, versions="0-6", flexible="4+"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

@@ -9,7 +9,7 @@ Versions:
 from odradek.wire.schema import Message, array, int8, int16, int32, string
 
 
-class DescribeAclsRequest(Message, api_key=29, versions="1-3", flexible="2+"):
+class DescribeAclsRequest(Message, api_key=29, versions="0-3", flexible="2+"):
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
@@ -33,7 +33,7 @@ class DescribeAclsResource(Message):
     acls: list[AclDescription] = array(AclDescription)
 
 
-class DescribeAclsResponse(Message, api_key=29, versions="1-3", flexible="2+"):
+class DescribeAclsResponse(Message, api_key=29, versions="0-3", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

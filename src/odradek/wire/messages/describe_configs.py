@@ -15,7 +15,7 @@ class DescribeConfigsResource(Message):
     configuration_keys: list[str] | None = string_array(nullable="0+")  # None: all
 
 
-class DescribeConfigsRequest(Message, api_key=32, versions="1-4", flexible="4+"):
+class DescribeConfigsRequest(Message, api_key=32, versions="0-4", flexible="4+"):
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = bool_("1+")
     include_documentation: bool = bool_("3+")
@@ -31,6 +31,7 @@ class DescribeConfigsResourceResult(Message):
     name: str = string()
     value: str | None = string(nullable="0+")
     read_only: bool = bool_()
+    is_default: bool = bool_("0")
     config_source: int = int8("1+", default=-1, ignorable=True)
     is_sensitive: bool = bool_()
     synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", ignorable=True)
@@ -46,6 +47,6 @@ class DescribeConfigsResult(Message):
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(Message, api_key=32, versions="1-4", flexible="4+"):
+class DescribeConfigsResponse(Message, api_key=32, versions="0-4", flexible="4+"):
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -13,7 +13,7 @@ class DescribeDelegationTokenOwner(Message):
     principal_name: str = string()
 
 
-class DescribeDelegationTokenRequest(Message, api_key=41, versions="1-3", flexible="2+"):
+class DescribeDelegationTokenRequest(Message, api_key=41, versions="0-3", flexible="2+"):
     # None: all
     owners: list[DescribeDelegationTokenOwner] | None = array(
         DescribeDelegationTokenOwner, nullable="0+"
@@ -38,7 +38,7 @@ class DescribedDelegationToken(Message):
     renewers: list[DescribedDelegationTokenRenewer] = array(DescribedDelegationTokenRenewer)
 
 
-class DescribeDelegationTokenResponse(Message, api_key=41, versions="1-3", flexible="2+"):
+class DescribeDelegationTokenResponse(Message, api_key=41, versions="0-3", flexible="2+"):
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
     throttle_time_ms: int = int32()

@@ -14,7 +14,7 @@ class DescribableLogDirTopic(Message):
     partitions: list[int] = int32_array()
 
 
-class DescribeLogDirsRequest(Message, api_key=35, versions="1-4", flexible="2+"):
+class DescribeLogDirsRequest(Message, api_key=35, versions="0-4", flexible="2+"):
     # None: all
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
@@ -39,7 +39,7 @@ class DescribeLogDirsResult(Message):
     usable_bytes: int = int64("4+", default=-1, ignorable=True)
 
 
-class DescribeLogDirsResponse(Message, api_key=35, versions="1-4", flexible="2+"):
+class DescribeLogDirsResponse(Message, api_key=35, versions="0-4", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+", ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

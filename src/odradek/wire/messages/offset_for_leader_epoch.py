@@ -3,6 +3,7 @@
 Followers truncate to it (before Fetch v12 replaced that); consumers detect truncation with it.
 
 Versions:
+    v1  the response contains the epoch
     v2  current leader epoch, for fencing
     v3  replica id; -1 is a consumer
     v4  flexible
@@ -22,7 +23,7 @@ class OffsetForLeaderTopic(Message):
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
-class OffsetForLeaderEpochRequest(Message, api_key=23, versions="2-4", flexible="4+"):
+class OffsetForLeaderEpochRequest(Message, api_key=23, versions="0-4", flexible="4+"):
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
@@ -39,6 +40,6 @@ class OffsetForLeaderTopicResult(Message):
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
-class OffsetForLeaderEpochResponse(Message, api_key=23, versions="2-4", flexible="4+"):
+class OffsetForLeaderEpochResponse(Message, api_key=23, versions="0-4", flexible="4+"):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -36,7 +36,7 @@ async def describe(node, kind, name, keys=None, session=None, **flags):
         ],
         **flags,
     )
-    response = await describe_configs(node.configs, session or node.session(), request)
+    response = await describe_configs(node.configs, session or node.session(), request, 4)
     (result,) = response.results
     return result
 
