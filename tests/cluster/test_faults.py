@@ -189,9 +189,20 @@ def test_faults_are_refused_where_they_were_not_asked_for(tmp_path):
         ([[0, 1]], "at least two groups"),
         ([[0], [7]], "7 is not a broker"),
         ([[0], ["stores"]], "'stores' is not"),
+        ([[0, "clients"], ["clients"]], "'clients' is in two groups"),
         ([[0], [0, 1]], "0 is in two groups"),
     ],
 )
 def test_partitions_that_are_none_are_explained(groups, why):
     with pytest.raises(LocalError, match=why):
         cuts(groups, [0, 1, 2])
+
+
+def test_a_client_that_is_named_is_in_its_own_group_only():
+    found = cuts([[0, "client:a"], [1, "clients"], [2]], [0, 1, 2])
+
+    reached = {
+        client: [broker for broker, cut in found.items() if not cut.cuts_client(client)]
+        for client in ("a", "b")
+    }
+    assert reached == {"a": [0], "b": [1]}

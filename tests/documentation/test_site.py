@@ -26,6 +26,13 @@ def test_the_site_can_be_built_strictly(tmp_path):
     assert (tmp_path / "site" / "architecture.html").is_file()
 
 
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda p: p.name
+)
+def test_a_page_has_no_marker_of_a_merge(page):
+    assert not re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", page.read_text(), re.MULTILINE)
+
+
 def leaves(entries):
     for entry in entries:
         for value in entry.values():

@@ -107,11 +107,20 @@ def test_the_image_copies_what_is_in_the_checkout_and_does_not_run_as_root():
     assert {word for word, _ in steps} <= INSTRUCTIONS
     copied = [rest.split()[:-1] for word, rest in steps if word == "COPY" and "--from" not in rest]
     assert all((ROOT / source).exists() for sources in copied for source in sources)
-    assert [rest for word, rest in steps if word == "USER"] == ["odradek"]
+    assert [rest for word, rest in steps if word == "USER"] == ["10092"]
     extras = set(re.search(r"\.\[([\w,]+)\]", str(steps)).group(1).split(","))
     assert extras <= extras_of_the_package()
     for word, rest in steps:
         assert word not in ("ENTRYPOINT", "CMD") or json.loads(rest)
+
+
+@pytest.mark.skipif(not (SCRIPTS / "hadolint").exists(), reason="hadolint is not installed")
+def test_hadolint_finds_nothing_in_the_image_s_file():
+    done = subprocess.run(
+        [SCRIPTS / "hadolint", DEPLOY / "docker" / "Dockerfile"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def extras_of_the_package():

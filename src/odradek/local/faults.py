@@ -6,6 +6,7 @@ is started again has no faults.
     faults = ClusterFaults(ClusterDirectory(path))
     faults.partition([0], [1, 2])       # broker 0 and the others exchange nothing
     faults.partition([0, "store"], [1, 2])  # ... and these have no coordination store either
+    faults.partition([0, "clients"], [1, 2])  # clients reach broker 0 alone
     faults.slow(2, ms=200)              # what broker 2 sends arrives 200 ms later
     faults.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")
     faults.expire_session(1)
@@ -17,13 +18,16 @@ import pathlib
 import secrets
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from odradek.coord.presence import SocketAddress
 from odradek.local import processes
 from odradek.local.directory import BrokerRecord, ClusterDirectory, LocalError
 
 STORE: Final = "store"
+CLIENTS: Final = "clients"
+CLIENT: Final = "client:"  # and a client.id
 Member = int | str
 _TIMEOUT_S: Final = 30.0
 
@@ -75,12 +79,26 @@ class FaultSocket:
         self._socket.close()
 
 
-def cuts(
-    groups: Iterable[Iterable[Member]], brokers: Collection[int]
-) -> dict[int, tuple[list[int], bool]]:
-    """For each broker of a partition: the brokers it is cut off from, and whether the store, too.
+class Cut(NamedTuple):
+    """What a broker is cut off from."""
 
-    `groups` are disjoint; the store is named STORE, and is reached by all if no group has it.
+    brokers: tuple[int, ...] = ()
+    store: bool = False
+    named_clients: Mapping[str, bool] = MappingProxyType({})  # by client id; False: not cut off
+    other_clients: bool = False
+
+    def cuts_client(self, client_id: str) -> bool:
+        return self.named_clients.get(client_id, self.other_clients)
+
+
+NOTHING: Final = Cut()
+
+
+def cuts(groups: Iterable[Iterable[Member]], brokers: Collection[int]) -> dict[int, Cut]:
+    """What each broker of a partition is cut off from.
+
+    `groups` are disjoint. The store is named STORE, all clients CLIENTS, and those of one client.id
+    CLIENT and the id, which then is in its own group only. What no group has, reaches all.
 
     Raises:
         LocalError: a member is unknown, is in two groups, or there are fewer than two groups.
@@ -90,20 +108,40 @@ def cuts(
         raise LocalError("a partition needs at least two groups: partition([0], [1, 2])")
     seen: set[Member] = set()
     for member in (member for side in sides for member in side):
-        if member != STORE and member not in brokers:
+        if not _is_member(member, brokers):
             known = ", ".join(map(str, sorted(brokers)))
-            raise LocalError(f"partition: {member!r} is not a broker ({known}) or {STORE!r}")
+            raise LocalError(
+                f"partition: {member!r} is not a broker ({known}), {STORE!r}, {CLIENTS!r} or "
+                f"'{CLIENT}ID'"
+            )
         if member in seen:
             raise LocalError(f"partition: {member!r} is in two groups")
         seen.add(member)
     found = {}
     for side in sides:
         others = [m for other in sides if other is not side for m in other]
-        apart = [m for m in others if isinstance(m, int)]
-        for member in side:
-            if isinstance(member, int):
-                found[member] = (apart, STORE in others)
+        cut = Cut(
+            tuple(member for member in others if isinstance(member, int)),
+            STORE in others,
+            {**_clients(side, is_cut=False), **_clients(others, is_cut=True)},
+            CLIENTS in others,
+        )
+        found.update({member: cut for member in side if isinstance(member, int)})
     return found
+
+
+def _is_member(member: Member, brokers: Collection[int]) -> bool:
+    if isinstance(member, str):
+        return member in (STORE, CLIENTS) or member.startswith(CLIENT)
+    return member in brokers
+
+
+def _clients(members: Iterable[Member], *, is_cut: bool) -> dict[str, bool]:
+    return {
+        member.removeprefix(CLIENT): is_cut
+        for member in members
+        if isinstance(member, str) and member.startswith(CLIENT)
+    }
 
 
 class ClusterFaults:
@@ -123,9 +161,11 @@ class ClusterFaults:
         records = self._directory.expect().brokers
         apart = cuts(groups, records)
         for broker_id in self._running(records):
-            others, is_storeless = apart.get(broker_id, ([], False))
-            addresses = [each for other in others for each in _addresses(records[other])]
-            self._ask(broker_id, {"do": "cut", "addresses": addresses, "store": is_storeless})
+            cut = apart.get(broker_id, NOTHING)
+            addresses = [each for other in cut.brokers for each in _addresses(records[other])]
+            clients = {"named": dict(cut.named_clients), "others": cut.other_clients}
+            request = {"addresses": addresses, "store": cut.store, "clients": clients}
+            self._ask(broker_id, {"do": "cut", **request})
 
     def heal(self) -> None:
         """End partitions, delays and answers with errors of all brokers that run."""

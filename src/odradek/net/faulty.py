@@ -4,7 +4,8 @@ It wraps the real network of one broker, and only of a broker that was started f
 connections of any other broker have nothing between the socket and their protocol.
 
     cut(addresses)   nothing passes between this broker and these addresses, in either direction, on
-                     the connections that this broker has made; new ones wait
+                     the connections that this broker has made; new ones wait. `cuts_client` says
+                     for which client ids nothing passes on the connections that it has accepted
     slow(ms)         what this broker sends arrives later by so much, on every connection
     freeze()         nothing passes on any connection, and none is accepted, as with SIGSTOP
     die()            all connections are reset and no protocol is called again, as with SIGKILL
@@ -23,8 +24,13 @@ from odradek.net.channel import Connector
 from odradek.net.server import ListeningSocket, Network
 
 Address = tuple[str, int]
+CutsClient = Callable[[str], bool]
 # A protocol is asked to pause when so many of its bytes are held back.
 _HELD_BYTES_MAX: Final = 1 << 20
+
+
+def no_client(_client_id: str) -> bool:
+    return False
 
 
 class InnerNetwork(Network, Connector, Protocol):
@@ -39,9 +45,11 @@ class FaultyNetwork:
         self.is_frozen = False
         self.is_dead = False
         self.links: set[FaultyLink] = set()
+        self.accepted: dict[Address, FaultyLink] = {}  # by the address of the other side
         self.loop = loop
         self._network = network
         self._cut: frozenset[Address] = frozenset()
+        self._cuts_client: CutsClient = no_client
         self._listening: list[ListeningSocket] = []
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -71,9 +79,10 @@ class FaultyNetwork:
 
     # ----------------------------------------------------------------------------- the faults
 
-    def cut(self, addresses: Collection[Address]) -> None:
-        """Cut these addresses off, in place of those before; none ends it."""
+    def cut(self, addresses: Collection[Address], cuts_client: CutsClient = no_client) -> None:
+        """Cut these addresses and clients off, in place of those before; none ends it."""
         self._cut = frozenset(addresses)
+        self._cuts_client = cuts_client
         self._update()
 
     def slow(self, ms: int) -> None:
@@ -99,9 +108,13 @@ class FaultyNetwork:
         for listening in self._listening:
             listening.close()
 
-    def is_held(self, address: Address | None) -> bool:
+    def is_held(self, address: Address | None, client_id: str | None = None) -> bool:
         """Whether nothing passes on a connection to this address (None: an accepted one)."""
-        return self.is_frozen or address in self._cut
+        return self.is_frozen or address in self._cut or self.is_cut(client_id)
+
+    def is_cut(self, client_id: str | None) -> bool:
+        """Whether this client is cut off; None: it is not known, or another broker."""
+        return client_id is not None and self._cuts_client(client_id)
 
     def _update(self) -> None:
         for link in tuple(self.links):
@@ -124,6 +137,9 @@ class FaultyLink(asyncio.BufferedProtocol, asyncio.Transport):
         """`address` is where this broker has connected to; None: the connection was accepted."""
         super().__init__()
         self.protocol = protocol
+        # Of an accepted connection, when its first request has shown whose it is.
+        self.is_named = False
+        self.client_id: str | None = None  # None: not known, or another broker's
         self._network = network
         self._address = address
         self._transport: asyncio.Transport | None = None
@@ -142,7 +158,7 @@ class FaultyLink(asyncio.BufferedProtocol, asyncio.Transport):
 
     def update(self) -> None:
         """The faults of the network have changed."""
-        held = self._network.is_held(self._address)
+        held = self._network.is_held(self._address, self.client_id)
         if held is self._is_held or self._transport is None:
             return
         self._is_held = held
@@ -158,6 +174,11 @@ class FaultyLink(asyncio.BufferedProtocol, asyncio.Transport):
             self._transport.resume_reading()
         self._drain()
 
+    def name(self, client_id: str | None) -> None:
+        """Its requests are of this client; None: of another broker."""
+        self.is_named, self.client_id = True, client_id
+        self.update()
+
     def die(self) -> None:
         self._is_over = True
         self._end_timer()
@@ -172,11 +193,17 @@ class FaultyLink(asyncio.BufferedProtocol, asyncio.Transport):
             self.die()
             return
         self._network.links.add(self)
+        if self._address is None:
+            self._network.accepted[self._peer()] = self
         self._is_held = self._network.is_held(self._address)
         if self._is_held:
             self._transport.pause_reading()
         else:
             self._made()
+
+    def _peer(self) -> Address:
+        peer = self.get_extra_info("peername")
+        return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else ("unknown", 0)
 
     def _made(self) -> None:
         self._is_made = True
@@ -184,6 +211,8 @@ class FaultyLink(asyncio.BufferedProtocol, asyncio.Transport):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._network.links.discard(self)
+        if self._address is None and self._network.accepted.get(self._peer()) is self:
+            del self._network.accepted[self._peer()]
         self._end_timer()
         self._ended(exc)
 

@@ -182,8 +182,10 @@ class KafkaCluster:
     def partition(self, *groups: Iterable[Member]) -> None:
         """Cut groups of brokers off from each other, as in `partition([0], [1, 2])`.
 
-        Clients reach all brokers. The coordination store, where brokers are registered, can be
-        in a group, too: partition([0], [1, 2, "store"]); if it is in none, all brokers reach it.
+        The coordination store, where brokers are registered, can be in a group, too:
+        partition([0], [1, 2, "store"]); and so can clients: partition([0, "clients"], [1, 2]), or
+        those of one client.id, "client:ID". What is in no group reaches all brokers; the kit does
+        so in any case.
         As with TCP no byte is lost: what is held back passes when it is healed.
         """
         self._groups = [list(group) for group in groups]
@@ -423,7 +425,10 @@ class KafkaCluster:
         """
         if not self._groups:
             return set()
-        asked = max(self._groups, key=lambda group: (STORE in group, len(group)))
+        asked = max(
+            self._groups,
+            key=lambda group: (STORE in group, sum(isinstance(each, int) for each in group)),
+        )
         return {member for group in self._groups if group is not asked for member in group}
 
 

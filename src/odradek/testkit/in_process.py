@@ -19,7 +19,7 @@ from odradek.broker.world import World
 from odradek.client.loop_thread import LoopThread
 from odradek.config.broker import BrokerConfig
 from odradek.coord.memory import MemoryStore, MemoryTree
-from odradek.local.faults import Member, cuts
+from odradek.local.faults import NOTHING, Member, cuts
 from odradek.local.options import free_ports
 from odradek.log.disk import RealDisk
 from odradek.net.clock import RealClock
@@ -265,9 +265,9 @@ class InProcessBrokers:
 
         def set_cuts() -> None:
             for each in self._up():
-                others, is_storeless = apart.get(each.id, ([], False))
-                addresses = [(HOST, self._ports[other]) for other in others]
-                each.faults.cut(addresses, store=is_storeless)
+                cut = apart.get(each.id, NOTHING)
+                addresses = [(HOST, self._ports[other]) for other in cut.brokers]
+                each.faults.cut(addresses, store=cut.store, cuts_client=cut.cuts_client)
 
         self._do(set_cuts)
 

@@ -52,8 +52,8 @@ def producing(cluster, work, **properties):
     return asyncio.run(main())
 
 
-async def _one_record(producer, topic="t"):
-    return (await (await producer.send(topic, b"a"))).offset
+async def _one_record(producer, topic="t", value=b"a"):
+    return (await (await producer.send(topic, value))).offset
 
 
 # ----------------------------------------------------------------------------------- brokers
@@ -130,6 +130,67 @@ def test_a_leader_without_store_and_brokers_is_replaced(three):
     wait_for(lambda: three.leader("t") in others, timeout_s=30)
     three.heal()
     wait_for(lambda: three.isr("t") == [0, 1, 2], timeout_s=30)
+
+
+def test_clients_are_on_one_side_of_a_partition(three):
+    three.topic("t")
+    apart = max({0, 1, 2} - {three.leader("t"), three.controller()})
+    rest = sorted({0, 1, 2} - {apart})
+
+    async def during(producer):
+        await (await producer.send("t", b"before"))
+        three.partition([apart, "clients"], rest)
+        held = asyncio.create_task(_one_record(producer, value=b"held"))
+        await asyncio.to_thread(three.produce, "t", "kit")  # the kit reaches all brokers
+        is_held = not held.done()
+        three.heal()
+        await held
+        return is_held
+
+    assert producing(three, during)
+    three.assert_records("t", ["before", "kit", "held"])
+
+
+def test_a_connection_opened_during_a_partition_is_held_back_too(one):
+    one.topic("opened")
+    one.partition([0], ["clients"])
+
+    async def heal(writing):
+        await asyncio.to_thread(one.produce, "opened", "kit")
+        is_held = not writing.done()
+        one.heal()
+        return is_held
+
+    assert asyncio.run(_beside(one, heal, "opened", "any")) == (True, 1)
+
+
+def test_one_client_is_cut_off_and_others_are_not(one):
+    one.topic("named")
+    one.partition([0, "clients"], ["client:apart"])
+
+    async def heal(writing):
+        other = await asyncio.to_thread(
+            producing, one, lambda producer: _one_record(producer, "named"), client_id="beside"
+        )
+        is_held = not writing.done()
+        one.heal()
+        return is_held and other == 0
+
+    assert asyncio.run(_beside(one, heal, "named", "apart")) == (True, 1)
+
+
+async def _beside(cluster, work, topic, client_id):
+    """What a coroutine function returns beside a producer that opens and writes; its offset."""
+    settings = ProducerSettings.from_properties(
+        {"bootstrap.servers": cluster.bootstrap, "client.id": client_id}
+    )
+
+    async def write():
+        async with await Producer.open(settings) as producer:
+            return await _one_record(producer, topic)
+
+    writing = asyncio.create_task(write())
+    return await work(writing), await writing
 
 
 def test_a_slow_broker_answers_late(one):

@@ -2,7 +2,8 @@
 
 A UNIX socket that only its owner can connect to. A request is a line of JSON, and so is its answer:
 
-    {"do": "cut", "addresses": [["127.0.0.1", 20001]], "store": false}
+    {"do": "cut", "addresses": [["127.0.0.1", 20001]], "store": false,
+     "clients": {"named": {"orders-app": true}, "others": false}}     true: is cut off
     {"do": "slow", "ms": 200}
     {"do": "fail_next", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "tickets": ["/..."]}
     {"do": "expire_session"}
@@ -90,7 +91,12 @@ class FaultControl:
         match request["do"]:
             case "cut":
                 addresses = [(str(host), int(port)) for host, port in request["addresses"]]
-                faults.cut(addresses, store=bool(request["store"]))
+                named, others = request["clients"]["named"], request["clients"]["others"]
+                faults.cut(
+                    addresses,
+                    store=bool(request["store"]),
+                    cuts_client=lambda client_id: bool(named.get(client_id, others)),
+                )
             case "slow":
                 faults.slow(int(request["ms"]))
             case "fail_next":

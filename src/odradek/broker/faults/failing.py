@@ -121,9 +121,7 @@ class FailingAnswers:
 
     def _take(self, header: RequestHeader) -> ErrorCode | None:
         """The error for this request; None if it is to be handled."""
-        client_id = header.client_id or ""
-        is_of_brokers = _OF_BROKERS.match(client_id) or client_id == KIT_CLIENT_ID
-        if is_of_brokers and not APIS[header.api_key].inter_broker:
+        if not is_of_clients(header) and not APIS[header.api_key].inter_broker:
             return None
         for index, ordered in enumerate(self._ordered):
             if ordered.api_key != header.api_key:
@@ -140,6 +138,12 @@ class FailingAnswers:
                     self._wrap_frames("faults", None)
             return ordered.code if is_taken else self._take(header)
         return None
+
+
+def is_of_clients(header: RequestHeader) -> bool:
+    """Whether a request is not one of another broker or of the kit itself."""
+    client_id = header.client_id or ""
+    return not _OF_BROKERS.match(client_id) and client_id != KIT_CLIENT_ID
 
 
 def _remove(ticket: str) -> bool:

@@ -8,13 +8,14 @@ faults.attach(broker)
 import asyncio
 from collections.abc import Collection, Sequence
 
+from odradek.broker.faults.clients import ClientConnections
 from odradek.broker.faults.failing import FailingAnswers, OrderedFailure, api_of, code_of
 from odradek.broker.faults.gate import FaultError, StoreGate
 from odradek.broker.server import Broker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.model.clock import Clock, MonotonicMs, WallMs
-from odradek.net.faulty import Address, FaultyNetwork
+from odradek.net.faulty import Address, CutsClient, FaultyNetwork, no_client
 
 
 class ShiftedClock:
@@ -51,15 +52,28 @@ class Faults:
         world.clock, world.network, world.store = self.clock, self.network, self.gate
         self._broker: Broker | None = None
         self._answers: FailingAnswers | None = None
+        self._clients: ClientConnections | None = None
 
     def attach(self, broker: Broker) -> None:
         """Be the faults of this broker."""
         self._broker = broker
         self._answers = FailingAnswers(broker.server.wrap_frames)
+        self._clients = ClientConnections(self.network, broker.server.wrap_frames)
 
-    def cut(self, addresses: Collection[Address], *, store: bool = False) -> None:
-        """Cut these addresses, and perhaps the store, off; all others are connected again."""
-        self.network.cut(addresses)
+    def cut(
+        self,
+        addresses: Collection[Address],
+        *,
+        store: bool = False,
+        cuts_client: CutsClient = no_client,
+    ) -> None:
+        """Cut these addresses, clients, and perhaps the store off; all others are connected again.
+
+        `cuts_client` is given a client id.
+        """
+        self.network.cut(addresses, cuts_client)
+        if self._clients is not None:
+            self._clients.go_on()
         if store:
             self.gate.cut()
         else:
