@@ -23,34 +23,49 @@ collect_ignore_glob = [
     *(["page/*"] if find_spec("playwright") is None or which("chromium") is None else []),
 ]
 
-# Tests that start brokers, in two halves: each half is run by one worker, one test after the other.
-HALVES = {
-    "tests/clients/": "brokers of clients and clusters",
-    "tests/cluster/": "brokers of clients and clusters",
-    "tests/documentation/": "brokers of tools, the page and Spark",
-    "tests/operations/": "brokers of tools, the page and Spark",
-    "tests/page/": "brokers of tools, the page and Spark",
-    "tests/recorded/": "brokers of tools, the page and Spark",
-    "tests/spark/": "brokers of tools, the page and Spark",
+# Tests that start brokers mostly wait: each part is run by one worker, one test after the other.
+PARTS = {
+    "tests/clients/": "brokers of clients and pages",
+    "tests/cluster/": "brokers of clusters",
+    "tests/documentation/": "brokers of clients and pages",
+    "tests/operations/": "brokers of tools and Spark",
+    "tests/page/": "brokers of clients and pages",
+    "tests/recorded/test_calls.py": "brokers of tools and Spark",
+    "tests/recorded/test_stories.py": "brokers of tools and Spark",
+    "tests/spark/": "brokers of tools and Spark",
 }
+BUSY_NICENESS = 10  # of a worker that has begun with the other tests, which only compute
 LONGEST = "tests/sim/test_clusters.py"
 
 
 def pytest_collection_modifyitems(items):
     """Begin with what takes longest, so that all workers end at about the same time."""
     items.sort(
-        key=lambda item: (not item.nodeid.startswith(tuple(HALVES)), LONGEST not in item.nodeid)
+        key=lambda item: (not item.nodeid.startswith(tuple(PARTS)), LONGEST not in item.nodeid)
     )
 
 
+def pytest_runtest_setup(item):
+    """Brokers and their clients have time limits: tests that only compute give way to them."""
+    is_worker = hasattr(item.config, "workerinput")
+    if is_worker and not item.nodeid.startswith(tuple(PARTS)):
+        os.nice(max(0, BUSY_NICENESS - os.getpriority(os.PRIO_PROCESS, 0)))
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which runs tests in several processes
+def pytest_xdist_auto_num_workers():
+    """Two more than processors, because three of them mostly wait."""
+    return min(os.cpu_count() or 1, 4) + 2
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """A file is run by one worker, and so is each half of the tests that start brokers."""
+    """A file is run by one worker, and so is each part of the tests that start brokers."""
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - not loaded without workers
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            halves = (half for folder, half in HALVES.items() if nodeid.startswith(folder))
-            return next(halves, None) or super()._split_scope(nodeid)
+            parts = (part for folder, part in PARTS.items() if nodeid.startswith(folder))
+            return next(parts, None) or super()._split_scope(nodeid)
 
     return ByFile(config, log)

@@ -4,11 +4,12 @@ import subprocess
 import sys
 
 from brokers import BrokerProcess
-from tests.recorded.clusters import free_ports
+
+from odradek.local.options import free_ports
 
 
 def test_a_tool_reaches_a_broker_that_starts_after_it(tmp_path):
-    (port,) = free_ports(1)
+    (port,) = free_ports("127.0.0.1", 1)
     listeners = f"PLAINTEXT://127.0.0.1:{port}"
     broker = BrokerProcess(
         tmp_path / "broker",
