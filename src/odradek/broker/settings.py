@@ -88,6 +88,7 @@ def settings_of(topic: TopicConfig, broker: BrokerConfig) -> TopicSettings:
             max_message_bytes=topic.max_message_bytes,
             flush_messages=1 if broker.odradek_flush_before_ack else topic.flush_messages,
             flush_ms=topic.flush_ms,
+            message_downconversion_enable=topic.message_downconversion_enable,
             file_delete_delay_ms=topic.file_delete_delay_ms,
             delete_retention_ms=topic.delete_retention_ms,
             min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,

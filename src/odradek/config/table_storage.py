@@ -151,9 +151,9 @@ OPTIONS: Final = (
         doc="Ignored, as Kafka does since 3.0: records are always written in format v2.",
     ),
     Option(
-        "log.message.downconversion.enable", BOOLEAN, True, scope=CLUSTER_WIDE, effect=False,
-        doc="Whether Apache Kafka converts records to formats older than 0.11 for old consumers. "
-            "Odradek does not support such consumers.",
+        "log.message.downconversion.enable", BOOLEAN, True, scope=CLUSTER_WIDE,
+        doc="Whether records are converted for consumers older than 0.11, which read the formats "
+            "v0 and v1 only. Otherwise their fetches get UNSUPPORTED_VERSION.",
     ),
     Option(
         "compression.type", STRING, "producer", rule=one_of("uncompressed", "zstd", "lz4",

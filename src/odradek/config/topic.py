@@ -57,6 +57,7 @@ class TopicConfig:
     index_interval_bytes: int
     max_compaction_lag_ms: int
     max_message_bytes: int
+    message_downconversion_enable: bool
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
     message_timestamp_type: str

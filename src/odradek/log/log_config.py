@@ -30,6 +30,7 @@ class LogConfig:
     retention_ms: int = 7 * DAY_MS  # -1: no limit
     max_message_bytes: int = 1_048_588
     flush_messages: int = NEVER
+    message_downconversion_enable: bool = True
     flush_ms: int = NEVER
     file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = DAY_MS

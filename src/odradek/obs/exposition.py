@@ -28,6 +28,7 @@ from odradek.obs.metrics import (
     FETCH_FOLLOWER,
     ApiMetrics,
     BrokerMetrics,
+    ConversionMetrics,
     FollowerNumbers,
     Histogram,
     PartitionNumbers,
@@ -207,6 +208,39 @@ def _request_times(
     name = "kafka_network_requestmetrics_responsequeuetimems"
     text = "Always 0: a response is sent in the callback that completes it."
     yield Family(name, "summary", text, _no_times(apis))
+    yield from _conversions(metrics)
+
+
+# By API key: these two convert records.
+_CONVERTING: Final = ((0, "Produce"), (1, "Fetch"))
+
+
+def _conversions(metrics: BrokerMetrics) -> Iterator[Family]:
+    """Conversions from and to record formats older than v2; only requests that have some count."""
+    found = [(name, metrics.conversions.get(key, ConversionMetrics())) for key, name in _CONVERTING]
+    family = "kafka_network_requestmetrics_messageconversionstimems"
+    yield Family(
+        family,
+        "summary",
+        "Milliseconds in which records were converted from or to formats older than v2.",
+        chain.from_iterable(
+            _summary(metrics, family, conversions.time_ms, (("request",), (name,)))
+            for name, conversions in found
+        ),
+    )
+    yield Family(
+        "kafka_network_requestmetrics_temporarymemorybytes",
+        "summary",
+        "Bytes of records, before and after, that conversions have held in memory.",
+        [
+            (suffix, labelled(("request",), (name,)), value)
+            for name, conversions in found
+            for suffix, value in (
+                ("_sum", conversions.memory_bytes),
+                ("_count", sum(conversions.time_ms.counts)),
+            )
+        ],
+    )
 
 
 def _times(
@@ -350,6 +384,16 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, Callable[[TopicMetrics], int], str], ...
     ("totalfetchrequests", lambda t: t.fetches, "Reads by consumers."),
     ("failedproducerequests", lambda t: t.failed_produces, "Batches that were refused."),
     ("failedfetchrequests", lambda t: t.failed_fetches, "Reads that failed."),
+    (
+        "producemessageconversions",
+        lambda t: t.produce_conversions,
+        "Records of producers that were converted from formats older than v2.",
+    ),
+    (
+        "fetchmessageconversions",
+        lambda t: t.fetch_conversions,
+        "Records that were converted to formats older than v2 for consumers.",
+    ),
 )
 
 

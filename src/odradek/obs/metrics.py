@@ -166,8 +166,10 @@ class TopicMetrics:
         "bytes_rejected",
         "failed_fetches",
         "failed_produces",
+        "fetch_conversions",
         "fetches",
         "messages_in",
+        "produce_conversions",
         "produces",
     )
 
@@ -180,6 +182,9 @@ class TopicMetrics:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        # Records converted from or to formats older than v2.
+        self.produce_conversions = 0
+        self.fetch_conversions = 0
 
     def produced(self, records: int, size_bytes: int) -> None:
         self.messages_in += records
@@ -195,6 +200,16 @@ class TopicMetrics:
         """Add the counts of another topic, for the sums over all topics."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class ConversionMetrics:
+    """Conversions of records in requests of one API, from or to formats older than v2."""
+
+    __slots__ = ("memory_bytes", "time_ms")
+
+    def __init__(self) -> None:
+        self.time_ms = Histogram()
+        self.memory_bytes = 0  # of all conversions
 
 
 class FollowerNumbers(NamedTuple):
@@ -270,6 +285,7 @@ class BrokerMetrics:
         }
         self.read_counters: dict[str, ReadAll] = {}
         self.flush_ms = Histogram()  # of a log's flush to disk
+        self.conversions: dict[int, ConversionMetrics] = {}  # by API key
         self.summaries: dict[str, Callable[[], Histogram]] = {
             "kafka_log_logflushstats_logflushrateandtimems": lambda: self.flush_ms
         }
@@ -289,6 +305,12 @@ class BrokerMetrics:
             self.isr_expands += 1
         else:
             self.isr_shrinks += 1
+
+    def converted(self, api_key: int, took_ms: float, memory_bytes: int) -> None:
+        """Count a conversion from or to a record format older than v2."""
+        conversions = self.conversions.setdefault(api_key, ConversionMetrics())
+        conversions.time_ms.observe(took_ms)
+        conversions.memory_bytes += memory_bytes
 
     def topic_deleted(self, name: str) -> None:
         """Drop a deleted topic's counters; its counts stay in the sums over all topics."""

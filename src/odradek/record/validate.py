@@ -202,7 +202,7 @@ def validate_produced(  # noqa: C901 - on the produce path: no call that can be 
         view = _the_only_batch(view, header)
         size_bytes = len(view)
     if size_bytes > rules.message_bytes_max:
-        raise _too_large(size_bytes, rules)
+        raise too_large(size_bytes, rules)
     if crc32c(view[ATTRIBUTES_AT:]) != crc:
         raise CorruptBatchError(
             f"checksum {crc}, computed {crc32c(view[ATTRIBUTES_AT:])}, in a batch of "
@@ -344,7 +344,8 @@ def _the_only_batch(view: memoryview, header: BatchHeader) -> memoryview:
     return view[: header.size_bytes]
 
 
-def _too_large(size_bytes: int, rules: ValidationRules) -> ApiError:
+def too_large(size_bytes: int, rules: ValidationRules) -> ApiError:
+    """The error for a batch above `max.message.bytes`."""
     return RejectedBatchError(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"record batch of {size_bytes} bytes; max.message.bytes={rules.message_bytes_max}",
@@ -426,13 +427,14 @@ def _checked(
     except ValueError as error:
         raise InvalidRecordError(str(error)) from None
     if count:
-        raise _records_rejected(count, listed, earliest, latest)
+        raise records_rejected(count, listed, earliest, latest)
     return largest
 
 
-def _records_rejected(
+def records_rejected(
     count: int, listed: list[Rejected], earliest: int, latest: int
 ) -> RejectedBatchError:
+    """The error for `count` records outside the topic's rules; `listed` are the first of them."""
     errors = tuple(
         (
             index,
@@ -469,11 +471,11 @@ def _rewritten(  # noqa: PLR0913, PLR0917 - the parts of one thing
         assert rules.codec is not None
         attributes = attributes & ~CODEC_MASK | rules.codec
         if rules.codec is Codec.NONE and len(records) > rules.message_bytes_max:
-            raise _too_large(HEADER_BYTES + len(records), rules)
+            raise too_large(HEADER_BYTES + len(records), rules)
         changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
         view = memoryview(assemble(changed, compress(rules.codec, records, rules.levels)))
         if len(view) > rules.message_bytes_max:
-            raise _too_large(len(view), rules)
+            raise too_large(len(view), rules)
     elif (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
         view = _set_timestamp(view, attributes, max_timestamp)
     else:

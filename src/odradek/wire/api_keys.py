@@ -174,7 +174,7 @@ _BROKERS = True
 _ROWS: Final = (
     # key, name, served, Kafka 3.9, flexible from, who sends it
     (0, "Produce", (0, 11), (0, 11), 9, _CLIENTS),
-    (1, "Fetch", (4, 17), (0, 17), 12, _CLIENTS),
+    (1, "Fetch", (0, 17), (0, 17), 12, _CLIENTS),
     (2, "ListOffsets", (1, 9), (0, 9), 6, _CLIENTS),
     (3, "Metadata", (0, 12), (0, 12), 9, _CLIENTS),
     (4, "LeaderAndIsr", (0, 7), (0, 7), 4, _BROKERS),

@@ -1,4 +1,4 @@
-"""Fetch (1), versions 4-17: read record batches, as a consumer or as a follower.
+"""Fetch (1), versions 0-17: read record batches, as a consumer or as a follower.
 
 Behaviour:
     * Answered when `min_bytes` are readable, when something has to be answered at once (an error, a
@@ -15,6 +15,7 @@ Behaviour:
       behind other requests of its connection is handled when these are answered.
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
       only partitions with records or changes; a full one names all.
+    * v0-9: see `odradek.broker.apis.old_fetch`.
 
 Versions:
     see `odradek.wire.messages.fetch`
@@ -31,6 +32,7 @@ from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import DataRequest, Purgatory
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Session
+from odradek.broker.serving.worker import Worker
 from odradek.config.broker import BrokerConfig
 from odradek.log.disk import StorageError
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError
@@ -84,6 +86,8 @@ class FetchApi:
         nearest: Callable[[LeaderReplica, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
         turns: Turns,
+        worker: Worker,
+        old_calls: "Mapping[int, type[FetchCall]]",
     ) -> None:
         """`nearest` selects replicas by rack (KIP-392); None: consumers read from the leader.
 
@@ -96,13 +100,15 @@ class FetchApi:
         self._replicas = replicas
         self.purgatory = purgatory
         self.quotas = quotas
-        self._metrics = metrics
+        self.metrics = metrics
         self._random = randomness
         self.monotonic_ms = monotonic_ms
         self._throttle = throttle
         self._metadata = metadata
         self._broker_epochs = broker_epochs
         self._turns = turns
+        self.worker = worker
+        self._old_calls = old_calls  # by version; others are a FetchCall
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
@@ -128,7 +134,8 @@ class FetchApi:
         if isinstance(fetcher, ErrorCode):
             connection.respond(_refused(header, fetcher))
             return None
-        FetchCall(self, connection, header, request, fetcher).run()
+        call = self._old_calls.get(header.api_version, FetchCall)
+        call(self, connection, header, request, fetcher).run()
         return None
 
     async def _in_slices(
@@ -157,7 +164,9 @@ class FetchApi:
         if isinstance(fetcher, ErrorCode):
             slot.fill(_refused(header, fetcher))
             return
-        call = FetchCall(self, connection, header, request, fetcher)
+        call = self._old_calls.get(header.api_version, FetchCall)(
+            self, connection, header, request, fetcher
+        )
         call.take(slot)
         await turns.next()
         if not call.done:
@@ -300,13 +309,13 @@ class FetchApi:
         for wanted, answer in reading.sent():
             topics.setdefault(wanted.key[0], []).append(answer)
             if answer.error_code:
-                self._metrics.requests.errors[ApiKey.FETCH, answer.error_code] += 1
+                self.metrics.requests.errors[ApiKey.FETCH, answer.error_code] += 1
             if answer.records and is_follower:
                 self._count_replicated(wanted, len(answer.records))
             if answer.records and not is_follower and isinstance(wanted.target, Partition):
                 name = wanted.target.topic_partition.topic
-                self._metrics.topic(name).fetched(len(answer.records))
-        self._metrics.fetched(reading.bytes, follower=is_follower)
+                self.metrics.topic(name).fetched(len(answer.records))
+        self.metrics.fetched(reading.bytes, follower=is_follower)
         self._count(call)
         return encode_fetch_response(
             header.correlation_id,
@@ -339,7 +348,7 @@ class FetchApi:
 
     def _count(self, call: "FetchCall", throttle_ms: int = 0) -> None:
         kind = FETCH_FOLLOWER if call.fetcher.follower_id >= 0 else FETCH_CONSUMER
-        call.count(self._metrics.requests, kind, self.monotonic_ms(), throttle_ms)
+        call.count(self.metrics.requests, kind, self.monotonic_ms(), throttle_ms)
 
     def _count_replicated(self, wanted: SessionPartition, count_bytes: int) -> None:
         quota, partition = self._throttle_replicas, wanted.target
@@ -369,6 +378,7 @@ class FetchCall(DataRequest):
         "_allowed", "_api", "_bytes_max", "_bytes_min", "_slot", "_warmed", "fetcher", "request",
     )  # fmt: skip
     operation = "Fetch"
+    reading_class = Reading
 
     def __init__(
         self,
@@ -429,7 +439,7 @@ class FetchCall(DataRequest):
     # ------------------------------------------------------------------------ inside
 
     def _read(self) -> Reading:
-        reading = Reading(
+        reading = self.reading_class(
             self.fetcher,
             bytes_max=self._bytes_max,
             read_committed=self.request.isolation_level == READ_COMMITTED,

@@ -22,8 +22,7 @@ Behaviour:
       appended or refused.
     * A request of many partitions is decoded, appended and answered in slices; its connection is
       held until it is answered.
-    * v0-2 (message formats 0 and 1) are advertised, because old librdkafka disables compression
-      without them; they are answered UNSUPPORTED_VERSION, as by Kafka 4.
+    * v0-2 (message formats v0 and v1): see `odradek.broker.apis.old_produce`.
 
 Versions:
     see `odradek.wire.messages.produce`
@@ -32,8 +31,9 @@ Versions:
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from odradek.broker.apis.old_produce import UncheckedBatch, count_converted, validate_old
 from odradek.broker.coordinators.txn_verification import Errors, Question
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -56,8 +56,6 @@ from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
 from odradek.record.validate import (
     RejectedBatchError,
     ValidatedBatch,
-    ValidationRules,
-    look_inside,
     validate_produced,
 )
 from odradek.wire.api_keys import ApiKey
@@ -149,7 +147,7 @@ class ProduceApi:
                 return self._in_slices(LargeProduceCall(self, connection, header), position, frame)
             request = decode_unusual(frame, position, header.api_version)
         call = ProduceCall(self, connection, header)
-        refusal = self._refusal(connection.session, header, request)
+        refusal = self._refusal(connection.session, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
         else:
@@ -169,7 +167,7 @@ class ProduceApi:
         """Handle a request of many partitions, in turns with other work."""
         header, turns = call.header, self._turns
         request = await turns.run(decode_in_slices(frame, position, header.api_version))
-        refusal = self._refusal(call.connection.session, header, request)
+        refusal = self._refusal(call.connection.session, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
         else:
@@ -241,12 +239,10 @@ class ProduceApi:
             for name in sorted(names - _NOT_NOTED):
                 self.refused(call.connection, f"Produce to {topic}: {name}")
 
-    def _refusal(self, session: Session, header: RequestHeader, request: Produce) -> ErrorCode:
+    def _refusal(self, session: Session, request: Produce) -> ErrorCode:
         """The error for the whole request; NONE if each partition has its own outcome."""
         if self.is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if header.api_version < FORMAT_2_SINCE:
-            return ErrorCode.UNSUPPORTED_VERSION
         if request.acks not in (0, 1, ALL):
             return ErrorCode.INVALID_REQUIRED_ACKS
         return refuse_produce(session, request)
@@ -326,8 +322,10 @@ class ProduceApi:
         leader = partition.leader
         if request.acks == ALL and leader is not None and leader.is_under_min_isr:
             return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
+        is_old = call.header.api_version < FORMAT_2_SINCE
+        validate = validate_old if is_old else validate_produced
         try:
-            view, header, cost_ns = validate_produced(
+            checked = view, header, cost_ns = validate(
                 _EMPTY if batch is None else memoryview(batch),
                 partition.rules,
                 wall_ms=wall_ms,
@@ -338,10 +336,12 @@ class ProduceApi:
                 if cost_ns < 0:
                     self._left_ns = 0  # later batches must not overtake this one
                     call.unchecked.append(
-                        _Unchecked(call.one_more(), partition, view, header, partition.rules)
+                        UncheckedBatch(call.one_more(), partition, view, header, partition.rules)
                     )
                     return ProducePartitionResult(index)
                 self._left_ns -= cost_ns
+                if is_old:
+                    count_converted(self.metrics, topic, checked)
             if header.attributes & TRANSACTIONAL_BIT and self._waits_for_verification(
                 call, partition, view, header, request
             ):
@@ -468,7 +468,7 @@ class ProduceApi:
     def _append_checked(
         self,
         call: "ProduceCall",
-        batch: "_Unchecked",
+        batch: "UncheckedBatch",
         verdict: ValidatedBatch | Exception,
         request: Produce,
         place: tuple[int, int],
@@ -486,6 +486,8 @@ class ProduceApi:
         if (error := self._moved_on(partition, request.acks)) is not _NONE:
             return _not_now(call, topic, index, error)
         view, header, _ = verdict
+        if call.header.api_version < FORMAT_2_SINCE:
+            count_converted(self.metrics, topic, verdict)
         try:
             if header.attributes & TRANSACTIONAL_BIT and self._waits_for_verification(
                 call, partition, view, header, request, batch.slot
@@ -624,23 +626,6 @@ class ProduceApi:
         return self._append(call, partition, waiting.view, waiting.header, acks, wall_ms, place)
 
 
-class _Unchecked(NamedTuple):
-    """A batch whose records a worker checks."""
-
-    slot: int
-    partition: Partition
-    view: memoryview
-    header: BatchHeader
-    rules: ValidationRules
-
-    def look_inside(self, wall_ms: WallMs) -> ValidatedBatch | Exception:
-        """Called in the worker; an exception is returned, not raised."""
-        try:
-            return look_inside(self.view, self.header, self.rules, wall_ms=wall_ms)
-        except Exception as error:
-            return error
-
-
 class _Unverified:
     """A batch that waits for the answer of its transaction coordinator."""
 
@@ -755,7 +740,7 @@ class ProduceCall(DataRequest):
         self.failed = False
         self.pending = 0
         self.response_slot: ResponseSlot | None = None
-        self.unchecked: list[_Unchecked] = []
+        self.unchecked: list[UncheckedBatch] = []
         self.unverified: list[_Unverified] = []
         # The place of each answer that is waited for.
         self._waiting_for: list[tuple[int, int] | None] = []

@@ -12,7 +12,7 @@ from typing import Final
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
-from odradek.record.batch import TRANSACTIONAL_BIT
+from odradek.record.batch import MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from odradek.wire.messages.produce import Produce
 
 _ATTRIBUTES_AT: Final = 22  # the low byte of a batch's attributes
@@ -35,6 +35,11 @@ def has_transactional_records(request: Produce) -> bool:
     """Whether the first batch of a partition belongs to a transaction; it need not be valid."""
     for _, partitions in request.topics:
         for _, batch in partitions:
-            if batch and len(batch) > _ATTRIBUTES_AT and batch[_ATTRIBUTES_AT] & _BIT:
+            if (
+                batch
+                and len(batch) > _ATTRIBUTES_AT
+                and batch[_ATTRIBUTES_AT] & _BIT
+                and batch[MAGIC_AT] == MAGIC  # otherwise these are messages of an old format
+            ):
                 return True
     return False

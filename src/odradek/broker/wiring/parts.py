@@ -17,6 +17,7 @@ from odradek.broker.admin.topic_maker import ByController, InternalTopics, Topic
 from odradek.broker.admin.topics import TopicAdmin
 from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.apis.metadata import MetadataApi
+from odradek.broker.apis.old_fetch import OLD_CALLS
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
 from odradek.broker.apis.write_txn_markers import TxnMarkersApi
@@ -392,6 +393,7 @@ class BrokerParts:
 
     def _make_data_apis(self) -> None:
         world, config = self._world, self.config
+        worker = world.worker or LoopWorker(world.loop)
         self.produce = ProduceApi(
             self.replicas,
             self.purgatory,
@@ -399,7 +401,7 @@ class BrokerParts:
             quotas=self.quotas,
             metrics=self.metrics,
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
-            worker=world.worker or LoopWorker(world.loop),
+            worker=worker,
             turns=self.turns,
             verification=self.verification.ask,
             refused=lambda connection, what: self.requests.note_refusal(connection, what),
@@ -427,6 +429,8 @@ class BrokerParts:
             throttle_replicas=self.leader_quota,
             nearest=(self._nearest if config.replica_selector_class == RACK_AWARE else None),
             turns=self.turns,
+            worker=worker,
+            old_calls=OLD_CALLS,
         )
 
     def _make_server(self) -> None:

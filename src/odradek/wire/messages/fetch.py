@@ -7,6 +7,9 @@ The broker encodes its responses with `encode_fetch_response` at the end of this
 does not copy the records; everything else uses the generic codec.
 
 Versions:
+    v0   message sets; v0 and v1 answer format v0, v2 and v3 format v1
+    v1   throttle time in the response
+    v3   a limit of the response's size, and always a whole first batch (KIP-74)
     v4   isolation level; aborted transactions in the response
     v5   log start offset, both ways
     v7   incremental sessions (KIP-227)
@@ -73,7 +76,7 @@ class ForgottenTopic(Message):
     partitions: list[int] = int32_array("7+")
 
 
-class FetchRequest(Message, api_key=1, versions="4-17", flexible="12+"):
+class FetchRequest(Message, api_key=1, versions="0-17", flexible="12+"):
     cluster_id: str | None = string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     replica_id: int = int32("0-14", default=-1)  # a follower's broker id; -1: a consumer
     replica_state: ReplicaState | None = struct(ReplicaState, "15+", tag=1)
@@ -139,7 +142,7 @@ class NodeEndpoint(Message):
     rack: str | None = string("16+", nullable="16+", default=None)
 
 
-class FetchResponse(Message, api_key=1, versions="4-17", flexible="12+"):
+class FetchResponse(Message, api_key=1, versions="0-17", flexible="12+"):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)
     session_id: int = int32("7+")
@@ -155,6 +158,8 @@ def follower(request: FetchRequest) -> ReplicaState:
 # -------------------------------------------------------------------- the fast path
 
 FIRST_FLEXIBLE: Final = 12
+_THROTTLE_FROM: Final = 1
+_ISOLATION_FROM: Final = 4
 _LOG_START_FROM: Final = 5
 _SESSIONS_FROM: Final = 7
 _PREFERRED_REPLICA_FROM: Final = 11
@@ -167,6 +172,7 @@ _HEAD: Final = Struct(">ihi")
 # partition, error, high watermark, last stable offset, log start offset
 _STATE: Final = Struct(">ihqqq")
 _STATE_BEFORE_LOG_START: Final = Struct(">ihqq")
+_STATE_BEFORE_ISOLATION: Final = Struct(">ihq")
 # The same, aborted transactions (null), preferred replica
 _STATE_COMMON: Final = Struct(">ihqqqBi")
 _ABORTED: Final = Struct(">qq")
@@ -200,7 +206,8 @@ def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
         piece += _HEAD.pack(throttle_time_ms, error_code, session_id)
     else:
         assert not session_id, (version, session_id)
-        piece += _INT32.pack(throttle_time_ms)
+        if version >= _THROTTLE_FROM:
+            piece += _INT32.pack(throttle_time_ms)
     piece += count(len(topics))
     pieces: list[Buffer] = [piece]
     for topic, partitions in topics:
@@ -265,6 +272,8 @@ def _state_plain(partition: PartitionData, version: int) -> bytes:
     )
     if version >= _LOG_START_FROM:
         piece = _STATE.pack(*state)
+    elif version < _ISOLATION_FROM:
+        return _STATE_BEFORE_ISOLATION.pack(*state[:3])
     else:
         piece = _STATE_BEFORE_LOG_START.pack(*state[:4])
     aborted = partition.aborted_transactions

@@ -6,7 +6,9 @@ every other (tags, nulls, record errors, malformed bytes) to the generic codec, 
 errors are written once.
 
 Versions:
-    v0-2  message formats 0 and 1; decoded only to refuse them
+    v0    message sets, of formats v0 and v1
+    v1    throttle time in the response
+    v2    log append time in the response
     v3    transactional id; batches of format 2 only
     v5    the response contains the log start offset
     v8    the response may contain errors of single records (KIP-467)

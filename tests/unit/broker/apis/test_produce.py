@@ -329,20 +329,6 @@ def test_each_partition_succeeds_or_fails_on_its_own():
     play(story)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_message_formats_0_and_1_are_refused_and_the_connection_stays(version):
-    async def story(live):
-        await live.topic("t")
-        peer = live.peer()
-        answer = await peer.ask(produce(live.batch(b"a")), version)
-
-        assert produced(answer) == {T0: ErrorCode.UNSUPPORTED_VERSION}
-        assert live.log().leo == 0
-        assert produced(await peer.ask(produce(live.batch(b"a")), 3)) == {T0: 0}
-
-    play(story)
-
-
 @pytest.mark.parametrize("acks", [2, -2, 32_767])
 def test_acks_that_mean_nothing(acks):
     async def story(live):

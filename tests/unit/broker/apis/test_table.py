@@ -12,12 +12,16 @@ from odradek.wire.api_keys import APIS, OWN_APIS, OWN_SOFTWARE, ApiKey
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
-# Decoded to be refused: message formats 0 and 1, and controllers' requests without topic ids.
+# Decoded to be refused: controllers' requests without topic ids.
 REFUSED = {
-    *((ApiKey.PRODUCE, version) for version in range(3)),
     *((ApiKey.LEADER_AND_ISR, version) for version in range(5)),
     *((ApiKey.STOP_REPLICA, version) for version in range(3)),
     *((ApiKey.UPDATE_METADATA, version) for version in range(7)),
+}
+EXPECTED = {
+    **dict.fromkeys(REFUSED, ErrorCode.UNSUPPORTED_VERSION),
+    # The examples of these versions have no records.
+    **{(ApiKey.PRODUCE, version): ErrorCode.NONE for version in range(3)},
 }
 
 
@@ -41,7 +45,7 @@ async def prepared(live):
     return live.peer()
 
 
-OTHER_FILES = {"__init__", "table", "usual_produce"}
+OTHER_FILES = {"__init__", "table", "usual_produce", "old_fetch", "old_produce"}
 
 
 def test_every_file_of_the_folder_is_in_the_table_and_the_other_way_round():
@@ -87,8 +91,6 @@ def test_what_is_advertised_is_what_is_served_and_the_same_on_every_listener():
 KAFKA_3_9 = pathlib.Path(__file__).parent / "kafka_3_9_api_versions.txt"
 # Where our answer differs from that of Apache Kafka 3.9.2: the versions that ours advertises.
 NOT_AS_KAFKA = {
-    # Record formats 0 and 1 are not read.
-    ApiKey.FETCH: (4, 17),
     ApiKey.LIST_OFFSETS: (1, 9),
     ApiKey.OFFSET_COMMIT: (2, 9),
     ApiKey.OFFSET_FETCH: (1, 9),
@@ -131,8 +133,7 @@ def answered(example, version):
     async def story(live):
         peer = await prepared(live)
         response = await peer.ask(example.request(live, version), version)
-        refused = (example.api, version) in REFUSED
-        expected = ErrorCode.UNSUPPORTED_VERSION if refused else example.allowed
+        expected = EXPECTED.get((example.api, version), example.allowed)
 
         assert error_codes(response) == {expected}, version
         assert not peer.closed
