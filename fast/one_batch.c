@@ -133,7 +133,7 @@ typedef struct {
     int64_t version, correlation, acks, timeout, partition;
     const uint8_t *client, *topic, *batch;
     int64_t client_bytes, topic_bytes, batch_bytes;
-    int64_t fields[13]; /* of the batch's header */
+    long long fields[13]; /* of the batch's header */
     int has_keys;
 } Request;
 
@@ -175,7 +175,7 @@ read_batch(Request *to)
            PRODUCER, PRODUCER_EPOCH, SEQUENCE, COUNT };
     const uint8_t *end = to->batch + to->batch_bytes;
     Cursor from = {to->batch, end};
-    int64_t *fields = to->fields;
+    long long *fields = to->fields;
     if (to->batch_bytes < HEADER_BYTES)
         return 0;
     for (int i = 0; i < 13; i++)
@@ -199,30 +199,6 @@ read_batch(Request *to)
 /* ------------------------------------------------------------------------------ result */
 
 static PyObject *
-part_of(PyObject *frame, int64_t start, int64_t end)
-{
-    PyObject *from = PyLong_FromLongLong(start), *to = PyLong_FromLongLong(end);
-    PyObject *slice = from && to ? PySlice_New(from, to, NULL) : NULL;
-    PyObject *part = slice ? PyObject_GetItem(frame, slice) : NULL;
-    Py_XDECREF(from);
-    Py_XDECREF(to);
-    Py_XDECREF(slice);
-    return part;
-}
-
-static PyObject *
-header_tuple(const int64_t *fields)
-{
-    PyObject *tuple = PyTuple_New(13);
-    for (int i = 0; tuple && i < 13; i++) {
-        PyObject *field = PyLong_FromLongLong(fields[i]);
-        if (field == NULL || PyTuple_SetItem(tuple, i, field) < 0)
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
-static PyObject *
 result_of(PyObject *frame, const uint8_t *start, const Request *request)
 {
     PyObject *client = PyUnicode_DecodeUTF8((const char *)request->client,
@@ -237,12 +213,14 @@ result_of(PyObject *frame, const uint8_t *start, const Request *request)
         PyErr_Clear();
         return Py_NewRef(Py_None);
     }
-    int64_t at = request->batch - start;
-    return Py_BuildValue("(LLNLLNLNNN)", (long long)request->version,
+    Py_ssize_t at = request->batch - start, end = at + (Py_ssize_t)request->batch_bytes;
+    const long long *h = request->fields;
+    return Py_BuildValue("(LLNLLNLN(LLLLLLLLLLLLL)N)", (long long)request->version,
                          (long long)request->correlation, client, (long long)request->acks,
                          (long long)request->timeout, topic, (long long)request->partition,
-                         part_of(frame, at, at + request->batch_bytes),
-                         header_tuple(request->fields), PyBool_FromLong(request->has_keys));
+                         PySequence_GetSlice(frame, at, end), h[0], h[1], h[2], h[3], h[4], h[5],
+                         h[6], h[7], h[8], h[9], h[10], h[11], h[12],
+                         PyBool_FromLong(request->has_keys));
 }
 
 const char read_one_batch_doc[] =
