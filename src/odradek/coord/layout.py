@@ -42,13 +42,14 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+CONSUMERS: Final = "/consumers"
 # Nodes under /odradek are our own: no broker of Apache Kafka reads them.
 ODRADEK_BROKERS: Final = "/odradek/brokers"
 ODRADEK_FEATURES: Final = "/odradek/features"
 
 # What every broker creates at its start if it does not exist, in this order.
 TOP_LEVEL: Final = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     "/config/changes",
@@ -99,6 +100,11 @@ def partition_state_path(partition: TopicPartition) -> str:
 def delete_topic_path(topic: str) -> str:
     """A request to delete a topic; no data."""
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def consumer_offset_path(group_id: str, partition: TopicPartition) -> str:
+    """The offset that a group of consumers of Kafka 0.8 has committed, as text."""
+    return f"{CONSUMERS}/{group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
 def sequence_number(name: str, prefix: str) -> int | None:

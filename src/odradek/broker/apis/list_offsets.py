@@ -1,10 +1,13 @@
-"""ListOffsets (2), versions 1-9: the first or last offset of a partition, or that of a time.
+"""ListOffsets (2), versions 0-9: the first or last offset of a partition, or that of a time.
 
 Behaviour:
+    * v0: a list of offsets at which segments begin (`odradek.broker.replication.segment_offsets`);
+      a consumer gets none above the high watermark.
     * timestamp >= 0: the first record stamped at or after it, and its stamp; -1, -1 if none.
     * -1 latest: the high watermark; the last stable offset for read_committed; the log end offset
       for a follower. Right after an election the high watermark may still be below the epoch's
-      first offset, so that records seem to be missing: OFFSET_NOT_AVAILABLE (KIP-207).
+      first offset, so that records seem to be missing: OFFSET_NOT_AVAILABLE (KIP-207);
+      LEADER_NOT_AVAILABLE before v5.
     * -2 earliest, -4 earliest local (KIP-405; every log is local here).
     * -3 the record with the largest timestamp (v7).
     * -5 last tiered offset (v9): nothing is tiered, so offset -1.
@@ -14,7 +17,8 @@ Behaviour:
       uses it if every in-sync replica may have lost records.
 
 Versions:
-    v2 isolation level    v4 leader epochs    v6 flexible    v7 -3    v8 -4    v9 -5
+    v0 lists of offsets    v2 isolation level    v4 leader epochs    v6 flexible
+    v7 -3    v8 -4    v9 -5
 """
 
 import asyncio
@@ -23,6 +27,7 @@ from typing import Final
 
 from odradek.broker.replication.partition import Led, led
 from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.replication.segment_offsets import EARLIEST, LATEST, offsets_before, up_to
 from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
@@ -30,6 +35,7 @@ from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
 from odradek.log.timestamps import StampedOffset
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.list_offsets import (
@@ -40,14 +46,13 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 # The first version in which a special timestamp is allowed.
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 LEADER_EPOCH_SINCE: Final = 4
+_NOT_AVAILABLE_SINCE: Final = 5
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 DEBUGGING_REPLICA: Final = -2
@@ -56,9 +61,15 @@ SLICE: Final = 500  # partitions answered before others may run
 
 
 async def list_offsets(
-    replicas: ReplicaManager, session: Session, request: ListOffsetsRequest, api_version: int
+    replicas: ReplicaManager,
+    session: Session,
+    request: ListOffsetsRequest,
+    api_version: int,
+    wall_ms: WallMs,
 ) -> ListOffsetsResponse:
     """Answer each partition on its own. A search by time may have to wait for the disk."""
+    if api_version == 0:
+        return await _lists_of_offsets(replicas, session, request, wall_ms)
     if request.replica_id == DEBUGGING_REPLICA and session.authorize(
         AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ):
@@ -89,6 +100,57 @@ async def list_offsets(
         _leave_out_epochs(answers, api_version)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
+
+
+async def _lists_of_offsets(
+    replicas: ReplicaManager, session: Session, request: ListOffsetsRequest, wall_ms: WallMs
+) -> ListOffsetsResponse:
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        allowed = session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        answers = []
+        for asked in topic.partitions:
+            await asyncio.sleep(0)  # the times of all segments may be read
+            if allowed:
+                answers.append(
+                    _list_of_offsets(replicas, topic.name, asked, request.replica_id, wall_ms)
+                )
+            else:
+                answers.append(_refusal(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _list_of_offsets(
+    replicas: ReplicaManager,
+    topic: str,
+    asked: ListOffsetsPartition,
+    replica_id: int,
+    wall_ms: WallMs,
+) -> ListOffsetsPartitionResponse:
+    if asked.timestamp < 0 and asked.timestamp not in {LATEST, EARLIEST}:
+        return _refusal(asked, ErrorCode.UNSUPPORTED_VERSION)
+    if asked.max_num_offsets < 0:
+        return _refusal(asked, ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka
+    if replica_id == DEBUGGING_REPLICA:
+        found = replicas.find(topic, asked.partition_index)
+    else:
+        found = replicas.find_led(topic, asked.partition_index)
+    if isinstance(found, ErrorCode):
+        return _refusal(asked, found)
+    if found.log is None:
+        return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    try:
+        offsets = offsets_before(found.log, asked.timestamp, asked.max_num_offsets, wall_ms=wall_ms)
+    except StorageError as error:
+        if not found.log.removed:
+            replicas.storage_failed(error)
+        return _refusal(asked, found.error or ErrorCode.KAFKA_STORAGE_ERROR)
+    if replica_id == CONSUMER:
+        offsets = up_to(offsets, found.log.high_watermark)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, old_style_offsets=offsets
+    )
 
 
 def _leave_out_epochs(answers: list[ListOffsetsPartitionResponse], api_version: int) -> None:
@@ -151,7 +213,12 @@ async def _search(
         start = log.log_start_offset
         return _found(asked, _UNKNOWN, start, log.epochs.epoch_at(start))
     if request.replica_id == CONSUMER and leading.high_watermark_is_behind_epoch():
-        return _refusal(asked, ErrorCode.OFFSET_NOT_AVAILABLE)
+        return _refusal(
+            asked,
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if api_version >= _NOT_AVAILABLE_SINCE
+            else ErrorCode.LEADER_NOT_AVAILABLE,
+        )
     end = _readable_end(log, request)
     if when == LATEST:
         return _found(asked, _UNKNOWN, end, leading.partition.leader_epoch)

@@ -8,7 +8,9 @@ Behaviour:
     * A topic that does not exist is created if the client and `auto.create.topics.enable` allow
       it, and answered LEADER_NOT_AVAILABLE until the metadata has it: clients retry.
     * The answer for a topic that the client may not describe does not show whether it exists.
-    * A partition whose leader is not registered, or lacks the client's listener, has an error.
+    * A partition whose leader is not registered, or lacks the client's listener, has an error
+      (LISTENER_NOT_FOUND since v6). In v0 a partition has one as well if a replica is missing
+      among the brokers, REPLICA_NOT_AVAILABLE, and that replica is left out.
     * A topic with an id is looked up by it and its name is ignored, because Java's AdminClient
       sends an empty one. By id, or without a name, before v12: INVALID_REQUEST for every topic.
     * Before its first UpdateMetadata a broker has no brokers in its metadata, not even itself. The
@@ -57,6 +59,7 @@ NOT_ASKED_FOR: Final = -(2**31)
 THROTTLE_TIME_SINCE: Final = 3
 SLICE: Final = 1_000  # partitions described before others may run
 BY_ID_SINCE: Final = 12
+LISTENER_NOT_FOUND_SINCE: Final = 6
 ANSWERS_MAX: Final = 256
 # For all answers that are kept, with the names of their requests: a request may be larger than its
 # answer.
@@ -190,7 +193,9 @@ class MetadataApi:
         for name, topic in list(self._cache.topics.items()):
             if session.would_allow(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 operations = request.include_topic_authorized_operations
-                response.topics.append(_describe(self._cache, session, topic, operations))
+                response.topics.append(
+                    _describe(self._cache, session, topic, operations, key.api_version)
+                )
                 partitions += len(topic.partitions)
             else:
                 partitions += 1  # a client may be denied every topic
@@ -295,13 +300,15 @@ def metadata(
         response.brokers += _brokers(cache.departed_end_points(session.listener))
     if asked is None or asks_for_all(request, api_version):
         response.topics = [
-            _describe(cache, session, topic, request.include_topic_authorized_operations)
+            _describe(
+                cache, session, topic, request.include_topic_authorized_operations, api_version
+            )
             for name, topic in cache.topics.items()
             if session.would_allow(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         ]
         return response
     may_create = request.allow_auto_topic_creation or api_version < 4
-    answer = _Answer(cache, session, maker if may_create else None)
+    answer = _Answer(cache, session, maker if may_create else None, api_version)
     operations = request.include_topic_authorized_operations
     seen: set[str | bytes] = set()
     for topic in asked:
@@ -322,9 +329,16 @@ def metadata(
 class _Answer:
     """The part of the answer about topics that the request names."""
 
-    def __init__(self, cache: MetadataCache, session: Session, maker: TopicMaker | None) -> None:
+    def __init__(
+        self,
+        cache: MetadataCache,
+        session: Session,
+        maker: TopicMaker | None,
+        api_version: int,
+    ) -> None:
         self._cache = cache
         self._session = session
+        self._api_version = api_version
         self._may_create = maker is not None
         self.to_make: list[str] = []
 
@@ -335,14 +349,14 @@ class _Answer:
         if not self._session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
             # The id is no secret, the name is: as in Apache Kafka.
             return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
-        return _describe(self._cache, self._session, topic, operations)
+        return _describe(self._cache, self._session, topic, operations, self._api_version)
 
     def by_name(self, name: str, operations: bool) -> MetadataResponseTopic:
         if not self._session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = self._cache.topic(name)
         if topic is not None:
-            return _describe(self._cache, self._session, topic, operations)
+            return _describe(self._cache, self._session, topic, operations, self._api_version)
         if self._may_create and not (
             self._session.would_allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
             or self._session.authorize(AclOperation.CREATE, ResourceType.TOPIC, name)
@@ -378,15 +392,22 @@ def _refusal(
 
 
 def _describe(
-    cache: MetadataCache, session: Session, topic: TopicMetadata, operations: bool
+    cache: MetadataCache,
+    session: Session,
+    topic: TopicMetadata,
+    operations: bool,
+    api_version: int,
 ) -> MetadataResponseTopic:
     reachable = _reachable(cache, session.listener)
+    described = _partition
+    if api_version < LISTENER_NOT_FOUND_SINCE:
+        described = _partition_of_v0 if api_version == 0 else _partition_before_v6
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(cache, reachable, index, topic.partitions[index])
+            described(cache, reachable, index, topic.partitions[index])
             for index in sorted(topic.partitions)
         ],
         topic_authorized_operations=(
@@ -423,6 +444,35 @@ def _partition(
         isr_nodes=list(known.isr),
         offline_replicas=[r for r in known.replicas if r in known.offline or r not in live],
     )
+
+
+def _partition_before_v6(
+    cache: MetadataCache,
+    reachable: Callable[[int], bool],
+    index: int,
+    known: PartitionMetadata,
+) -> MetadataResponsePartition:
+    answer = _partition(cache, reachable, index, known)
+    if answer.error_code == ErrorCode.LISTENER_NOT_FOUND:
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    return answer
+
+
+def _partition_of_v0(
+    cache: MetadataCache,
+    reachable: Callable[[int], bool],
+    index: int,
+    known: PartitionMetadata,
+) -> MetadataResponsePartition:
+    """Without the replicas that are not among the brokers: clients of 0.8 look each of them up."""
+    answer = _partition_before_v6(cache, reachable, index, known)
+    there = {each for each in known.replicas if each in cache.brokers and reachable(each)}
+    answer.replica_nodes = [each for each in known.replicas if each in there]
+    answer.isr_nodes = [each for each in known.isr if each in there]
+    is_shorter = len(answer.replica_nodes) < len(known.replicas)
+    if answer.error_code == ErrorCode.NONE and is_shorter:
+        answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return answer
 
 
 def cluster_operations(session: Session) -> int:

@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2-9: commits offsets of a group.
+"""OffsetCommit (8), versions 0-9: commits offsets of a group.
 
 Behaviour:
     * From a member of the current generation, or without any (generation -1) while the group
@@ -7,11 +7,15 @@ Behaviour:
     * Answered when committed, or after `offsets.commit.timeout.ms`: REQUEST_TIMED_OUT.
     * Metadata longer than `offset.metadata.max.bytes`: OFFSET_METADATA_TOO_LARGE, for that
       partition only; too much for a batch in all: INVALID_COMMIT_OFFSET_SIZE.
+    * The offsets of v0 are written to the coordination store, for any group id and without a
+      member's generation (`odradek.broker.coordinators.stored_offsets`).
+    * A time of the commit (v1) is its age when it expires, whatever the clock says.
     * A retention time (v2-4) keeps an offset for so long after the commit; -1 for the default.
     * Group Read and Topic Read, or GROUP_ and TOPIC_AUTHORIZATION_FAILED; topics and partitions
       that do not exist are UNKNOWN_TOPIC_OR_PARTITION.
 
 Versions:
+    v0 in the store    v1 generation, member, time of the commit    v2 retention time
     v5 no retention time    v6 leader epochs    v7 static members    v8 flexible
 """
 
@@ -21,6 +25,7 @@ from typing import Final, Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.coordinators.stored_offsets import StoredOffsets
 from odradek.broker.serving.session import Session
 from odradek.group.effects import PartitionsAnswer
 from odradek.group.events import CommitOffsets, Committer
@@ -50,9 +55,14 @@ class RequestedCommit(Protocol):
 
 
 def offset_commit(
-    groups: GroupShell, cache: MetadataCache, session: Session, request: OffsetCommitRequest
+    groups: GroupShell,
+    stored: StoredOffsets,
+    cache: MetadataCache,
+    session: Session,
+    request: OffsetCommitRequest,
+    api_version: int,
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit, and answer when the offsets are on all in-sync replicas."""
+    """Commit, and answer when the offsets are on all in-sync replicas, or in the store (v0)."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _response(request, PartitionsAnswer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     refused: dict[TopicPartition, ErrorCode] = {}
@@ -68,6 +78,10 @@ def offset_commit(
         )  # fmt: skip
     if not offsets:
         return _response(request, PartitionsAnswer(ErrorCode.NONE, refused))
+    if api_version == 0:
+        return _in_store(stored, request, offsets, refused)
+    if api_version == 1:
+        _set_commit_times(request, offsets)
     coordinator = groups.find(request.group_id, may_be_empty=True)
     if isinstance(coordinator, ErrorCode):
         return _response(request, PartitionsAnswer(coordinator, refused))
@@ -89,6 +103,29 @@ def offset_commit(
         return _response(request, with_refused(await answer, refused))
 
     return later()
+
+
+async def _in_store(
+    stored: StoredOffsets,
+    request: OffsetCommitRequest,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    refused: Mapping[TopicPartition, ErrorCode],
+) -> OffsetCommitResponse:
+    errors = await stored.commit(request.group_id, offsets)
+    return _response(request, PartitionsAnswer(ErrorCode.NONE, {**errors, **refused}))
+
+
+def _set_commit_times(
+    request: OffsetCommitRequest, offsets: dict[TopicPartition, CommittedOffset]
+) -> None:
+    """Use the times of the request (v1) instead of the clock's."""
+    for topic in request.topics:
+        for part in topic.partitions:
+            partition = TopicPartition(topic.name, part.partition_index)
+            if part.commit_timestamp != NO_TIMESTAMP and partition in offsets:
+                offsets[partition] = offsets[partition]._replace(
+                    commit_timestamp_ms=part.commit_timestamp
+                )
 
 
 def sort_commits(  # noqa: PLR0913 - what a commit is checked by, and where it goes

@@ -1,21 +1,25 @@
-"""OffsetFetch (9), versions 1-9: committed offsets of a group, from v8 on of several groups.
+"""OffsetFetch (9), versions 0-9: committed offsets of a group, from v8 on of several groups.
 
 Behaviour:
     * A partition without a committed offset, and a group that does not exist: offset -1, no error.
+    * v0 reads the coordination store (`odradek.broker.coordinators.stored_offsets`). There a
+      partition without an offset, or that does not exist, is UNKNOWN_TOPIC_OR_PARTITION.
     * Null instead of topics (v2): all offsets of the group.
     * `require_stable` (v7): UNSTABLE_OFFSET_COMMIT while a commit or a transaction is in progress.
     * Group Describe, or GROUP_AUTHORIZATION_FAILED for that group; Topic Describe, or
       TOPIC_AUTHORIZATION_FAILED, and with all offsets of a group they are left out.
 
 Versions:
-    v2 all topics, an error for the group    v5 leader epochs    v6 flexible
+    v0 from the store    v2 all topics, an error for the group    v5 leader epochs    v6 flexible
     v7 require_stable    v8 many groups
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.coordinators.stored_offsets import StoredOffsets
 from odradek.broker.serving.session import Session
 from odradek.group.machine import GroupMachine
 from odradek.group.records import CommittedOffset
@@ -40,9 +44,16 @@ Asked = list[tuple[str, list[int]]]
 
 
 def offset_fetch(
-    groups: GroupShell, session: Session, request: OffsetFetchRequest, api_version: int
-) -> OffsetFetchResponse:
+    groups: GroupShell,
+    stored: StoredOffsets,
+    cache: MetadataCache,
+    session: Session,
+    request: OffsetFetchRequest,
+    api_version: int,
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Answer with the committed offsets."""
+    if api_version == 0:
+        return _from_store(stored, cache, session, request)
     stable = request.require_stable
     if api_version >= _MANY_SINCE:
         return OffsetFetchResponse(
@@ -55,6 +66,41 @@ def offset_fetch(
     found = _group(groups, session, request.group_id, asked, stable=stable)
     if found.error_code and api_version < _ERROR_OF_GROUP_SINCE:
         found.topics = _everywhere(asked or [], ErrorCode(found.error_code))
+    return _of_one_group(found)
+
+
+async def _from_store(
+    stored: StoredOffsets, cache: MetadataCache, session: Session, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    asked = _asked(request.topics) or []
+    answer = OffsetFetchResponseGroup()
+    if not session.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        answer.topics = _everywhere(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _of_one_group(answer)
+    for topic, partitions in asked:
+        if not session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            answer.topics += _everywhere(
+                [(topic, partitions)], ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+            continue
+        there = [TopicPartition(topic, each) for each in partitions if cache.partition(topic, each)]
+        offsets = await stored.fetch(request.group_id, there)
+        parts = []
+        for partition in partitions:
+            found = offsets.get(
+                TopicPartition(topic, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            if isinstance(found, ErrorCode):
+                parts.append(_part(partition, _NO_OFFSET, found))
+            else:
+                committed = _NO_OFFSET._replace(offset=found)
+                parts.append(_part(partition, committed, ErrorCode.NONE))
+        answer.topics.append(OffsetFetchResponseTopics(name=topic, partitions=parts))
+    return _of_one_group(answer)
+
+
+def _of_one_group(found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """The same in the fields of the versions for one group."""
     return OffsetFetchResponse(
         error_code=found.error_code,
         topics=[

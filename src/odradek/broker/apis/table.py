@@ -79,6 +79,7 @@ from odradek.broker.cluster.features import FeatureShell
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.coordinators.stored_offsets import StoredOffsets
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.replication.log_dir_moves import LogDirMoves
 from odradek.broker.reported import ReportedParts
@@ -123,6 +124,7 @@ class ServedParts(ReportedParts, Protocol):
     produce: ProduceApi
     fetch: FetchApi
     producer_ids: ProducerIds
+    stored_offsets: StoredOffsets
     txn_markers: TxnMarkersApi
     features: FeatureShell
     metadata_api: MetadataApi
@@ -156,13 +158,16 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
     replicas, cache = broker.replicas, broker.metadata
     topics, configs = broker.topic_admin, broker.config_admin
     groups, transactions = broker.groups, broker.transactions
+    stored = broker.stored_offsets
     inbound = broker.controller_requests
     table: dict[ApiKey, Route | RawRoute] = {
         # Produce and fetch.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle, UsualProduce(broker.produce).handle),
         ApiKey.FETCH: RawRoute(broker.fetch.handle),
         ApiKey.LIST_OFFSETS: Route(
-            lambda r: list_offsets(replicas, r.session, r.body, r.header.api_version)
+            lambda r: list_offsets(
+                replicas, r.session, r.body, r.header.api_version, groups.now().wall_ms
+            )
         ),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(
             lambda r: offset_for_leader_epoch(replicas, r.session, r.body)
@@ -250,9 +255,11 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.LEAVE_GROUP: Route(
             lambda r: leave_group(groups, r.session, r.body, r.header.api_version)
         ),
-        ApiKey.OFFSET_COMMIT: Route(lambda r: offset_commit(groups, cache, r.session, r.body)),
+        ApiKey.OFFSET_COMMIT: Route(
+            lambda r: offset_commit(groups, stored, cache, r.session, r.body, r.header.api_version)
+        ),
         ApiKey.OFFSET_FETCH: Route(
-            lambda r: offset_fetch(groups, r.session, r.body, r.header.api_version)
+            lambda r: offset_fetch(groups, stored, cache, r.session, r.body, r.header.api_version)
         ),
         ApiKey.OFFSET_DELETE: Route(lambda r: offset_delete(groups, cache, r.session, r.body)),
         ApiKey.TXN_OFFSET_COMMIT: Route(

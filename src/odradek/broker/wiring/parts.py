@@ -38,6 +38,7 @@ from odradek.broker.coordinators.coordinator_log import CoordinatorTopic, coordi
 from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.coordinators.leader_ends import LeaderEnds
 from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.coordinators.stored_offsets import StoredOffsets
 from odradek.broker.coordinators.txn_markers import TransactionMarkers
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.coordinators.txn_verification import TransactionVerification
@@ -362,6 +363,7 @@ class BrokerParts:
             commit_timeout_ms=lambda: self.config.offsets_commit_timeout_ms,
             transactions=self.verification,
         )
+        self.stored_offsets = StoredOffsets(world.store, config.offset_metadata_max_bytes)
 
     def _make_replication(self) -> None:
         config, world = self.config, self._world

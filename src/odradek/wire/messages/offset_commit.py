@@ -1,7 +1,9 @@
 """OffsetCommit (8): commits offsets of a group.
 
 Versions:
-    v2  retention time for this commit, removed at v5 (`offsets.retention.minutes` applies)
+    v0  stored in ZooKeeper
+    v1  generation, member id; the time of each commit
+    v2  no time of the commit; a retention time, removed at v5 (`offsets.retention.minutes` applies)
     v6  the leader epoch of the committed offset
     v7  static members
     v8  flexible
@@ -15,6 +17,7 @@ class OffsetCommitRequestPartition(Message):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("6+", default=-1, ignorable=True)
+    commit_timestamp: int = int64("1", default=-1)  # -1: the time of the request
     committed_metadata: str | None = string(nullable="0+")
 
 
@@ -23,7 +26,7 @@ class OffsetCommitRequestTopic(Message):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Message, api_key=8, versions="2-9", flexible="8+"):
+class OffsetCommitRequest(Message, api_key=8, versions="0-9", flexible="8+"):
     group_id: str = string()
     generation_id_or_member_epoch: int = int32("1+", default=-1, ignorable=True)
     member_id: str = string("1+", ignorable=True)
@@ -43,6 +46,6 @@ class OffsetCommitResponseTopic(Message):
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-class OffsetCommitResponse(Message, api_key=8, versions="2-9", flexible="8+"):
+class OffsetCommitResponse(Message, api_key=8, versions="0-9", flexible="8+"):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

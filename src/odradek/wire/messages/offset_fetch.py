@@ -3,6 +3,8 @@
 Up to v7 a request has one group, from v8 any number; the message has the fields of both.
 
 Versions:
+    v0  read from ZooKeeper
+    v1  from the group coordinator
     v2  None for all topics; an error for the whole group
     v5  leader epochs
     v6  flexible
@@ -33,7 +35,7 @@ class OffsetFetchRequestGroup(Message):
     )
 
 
-class OffsetFetchRequest(Message, api_key=9, versions="1-9", flexible="6+"):
+class OffsetFetchRequest(Message, api_key=9, versions="0-9", flexible="6+"):
     group_id: str = string("0-7")
     topics: list[OffsetFetchRequestTopic] | None = array(
         OffsetFetchRequestTopic, "0-7", nullable="2-7"
@@ -74,7 +76,7 @@ class OffsetFetchResponseGroup(Message):
     error_code: int = int16("8+")
 
 
-class OffsetFetchResponse(Message, api_key=9, versions="1-9", flexible="6+"):
+class OffsetFetchResponse(Message, api_key=9, versions="0-9", flexible="6+"):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7", ignorable=True)
