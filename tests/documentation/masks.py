@@ -14,7 +14,8 @@ compared exactly; besides them, the width of a gap between columns is not compar
 
 Ports, processes and ids are bound: what the page calls 27105 is one port in a whole page, and what
 a later command of the page names by it is replaced by what it is in this run. The host `alpha` of a
-page is this machine.
+page is this machine; the hosts `alpha.example.org`, `beta.example.org` and `gamma.example.org`, and
+10.0.0.1 to 10.0.0.3, are addresses of its loopback interface.
 """
 
 import re
@@ -35,14 +36,18 @@ _TOKEN = re.compile(
            | \b1[6-9]\d{{11}}\b)
   | (?P<duration>\b{_NUMBER}\ ?(?:us|ms|s|seconds|min|h)\b(?:\ ago)?|\bnow\b)
   | (?<=\bIsr:\ )(?P<isr>\d+(?:,\d+)*) | (?<=\bISR\ )(?P<isr2>\d+(?:,\d+)*)
-  | (?<=127\.0\.0\.1:)(?P<address>\d{{4,5}})\b | (?<=localhost:)(?P<address2>\d{{4,5}})\b
+  | (?<=127\.0\.0\.[123]:)(?P<address>\d{{4,5}})\b | (?<=localhost:)(?P<address2>\d{{4,5}})\b
   | (?<="port":)(?P<address3>\d{{4,5}})\b
   | (?<=\bpid\ )(?P<process>\d+)\b
     """,
     re.VERBOSE,
 )
 # In a command, also the ports that it asks for.
-_PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=alpha:)|(?<=[Pp]ort[ =]))\d{4,5}\b")
+_PORT = re.compile(
+    r"(?:(?<=127\.0\.0\.[123]:)|(?<=127\.0\.0\.[123]:\d{4}:)|(?<=localhost:)|(?<=alpha:)"
+    r"|(?<=[Pp]ort[ =])|(?<=--listen ))\d{4,5}\b"
+)
+_MACHINES = (("alpha", 1), ("beta", 2), ("gamma", 3))
 
 
 @dataclass(slots=True)
@@ -62,6 +67,7 @@ class Bindings:
 
     def in_command(self, text: str) -> str:
         """A text of the page with the ports and ids of this run."""
+        text = on_this_machine(text)
         text = _PORT.sub(lambda found: self.to_actual.get(("address", found[0]), found[0]), text)
         for (kind, page), actual in self.to_actual.items():
             if kind == "id":
@@ -76,9 +82,17 @@ class Bindings:
         )
 
 
+def on_this_machine(text: str) -> str:
+    """A text of the page with addresses of the loopback interface for the three machines."""
+    for name, number in _MACHINES:
+        for host in (f"{name}.example.org", f"10.0.0.{number}"):
+            text = re.sub(rf"(?<![\w.]){re.escape(host)}(?![\w.])", f"127.0.0.{number}", text)
+    return text
+
+
 def ports(text: str) -> Iterator[int]:
     """The ports that a command or a program names."""
-    yield from (int(found[0]) for found in _PORT.finditer(text))
+    yield from (int(found[0]) for found in _PORT.finditer(on_this_machine(text)))
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
@@ -97,7 +111,8 @@ def _words(text: str) -> str:
 
 def is_same_line(page: str, actual: str, bindings: Bindings) -> bool:
     """Whether two lines differ only in what a mask allows; binds what is new."""
-    expected, printed = list(_pieces(page.rstrip())), list(_pieces(actual.rstrip()))
+    expected = list(_pieces(on_this_machine(page.rstrip())))
+    printed = list(_pieces(actual.rstrip()))
     if len(expected) != len(printed):
         return False
     return all(

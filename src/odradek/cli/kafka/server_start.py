@@ -15,7 +15,7 @@ from typing import Final
 
 from odradek.cli.kafka.support.flags import version_text
 
-_USAGE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
+USAGE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     if daemon:
         words.pop(0)
     if not words or "--help" in words:
-        print(_USAGE)
+        print(USAGE)
         return 1
     if "--version" in words:
         print(version_text())

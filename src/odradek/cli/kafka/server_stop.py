@@ -9,10 +9,12 @@ import pathlib
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.config.option import InvalidConfigError
 from odradek.config.properties import parse, parse_overrides
+
+USAGE: Final = "usage: kafka-server-stop [--broker-id N | --node-id N]"
 
 
 class _Running(NamedTuple):
@@ -24,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     wanted: str | None = None
     words = list(arguments)
     if words in (["--help"], ["-h"]):
-        print("usage: kafka-server-stop [--broker-id N | --node-id N]")
+        print(USAGE)
         return 0
     if words:
         name, equals, value = words[0].partition("=")

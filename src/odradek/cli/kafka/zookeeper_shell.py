@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from odradek.coord.zookeeper import ZooKeeperStore
     from odradek.coord.zookeeper_admin import ZooKeeperAdmin
 
-_USAGE: Final = (
+USAGE: Final = (
     "USAGE: zookeeper-shell zookeeper_host:port[/path] | directory "
     "[-zk-tls-config-file file] [args...]"
 )
@@ -89,7 +89,7 @@ _REPORTED: Final = {
 def main(arguments: Sequence[str]) -> int:
     words = list(arguments)
     if not words or words[0] in ("-h", "--help"):
-        print(_USAGE)
+        print(USAGE)
         return 0 if words else 1
     where = words.pop(0)
     tls = {}

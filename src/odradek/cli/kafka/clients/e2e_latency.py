@@ -31,7 +31,7 @@ from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 
-_USAGE: Final = (
+USAGE: Final = (
     "USAGE: java org.apache.kafka.tools.EndToEndLatency broker_list topic num_messages "
     "producer_acks message_size_bytes [optional] properties_file"
 )
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     show_log()
     arguments = [word for word in arguments if word != "--command-config"]
     if len(arguments) not in (5, 6):
-        print(_USAGE, file=sys.stderr)
+        print(USAGE, file=sys.stderr)
         return 1
     try:
         servers, topic, count, acks, size = arguments[:5]
