@@ -36,15 +36,21 @@ def spark_connector() -> list[pathlib.Path]:
     return sorted(_jars(HERE / "java" / "spark-connector.xml").glob("*.jar"))
 
 
-def _jars(pom: pathlib.Path) -> pathlib.Path:
+def old_jars(pom: str, **versions: str) -> pathlib.Path:
+    """The folder with the jars of a client of former years, by a pom of java_old."""
+    return _jars(HERE / "java_old" / f"{pom}.xml", **versions)
+
+
+def _jars(pom: pathlib.Path, **versions: str) -> pathlib.Path:
     if shutil.which("java") is None:
         raise UnavailableError("java is not installed")
+    asked = [f"-D{name}={version}" for name, version in versions.items()]
 
     def make(into: pathlib.Path) -> None:
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *asked]
         _call([*command, f"-DoutputDirectory={into}"], cwd=into)
 
-    return _made("jars", [pom], make)
+    return _made("jars", [pom], make, " ".join(asked).encode())
 
 
 def kafka_version(line: str) -> str:
@@ -81,6 +87,19 @@ def java_class(line: str, source: pathlib.Path, *arguments: str, heap: str = "25
     return command
 
 
+def old_java_class(
+    jars: pathlib.Path, source: pathlib.Path, *arguments: str, heap: str = "256M"
+) -> list[str]:
+    """The command that runs a single-file Java program, compiled once against these jars."""
+
+    def make(into: pathlib.Path) -> None:
+        _call(["javac", "-cp", f"{jars}/*", "-d", str(into), str(source)], cwd=into)
+
+    classes = _made("classes", [source], make, jars.name.encode())
+    flags = [f"-Xmx{heap}", "-Djava.awt.headless=true"]
+    return ["java", *flags, "-cp", f"{jars}/*:{classes}", source.stem, *arguments]
+
+
 def go_program(source: pathlib.Path) -> pathlib.Path:
     """The program built from a folder with a Go module."""
 
@@ -89,6 +108,15 @@ def go_program(source: pathlib.Path) -> pathlib.Path:
 
     files = [source / "go.mod", source / "go.sum", *sorted(source.glob("*.go"))]
     return _made("go", files, make) / source.name
+
+
+def go_tool(name: str, package: str) -> pathlib.Path:
+    """The program of another project's package, with the versions of a folder's Go module."""
+
+    def make(into: pathlib.Path) -> None:
+        _call(["go", "build", "-o", str(into / name), package], cwd=HERE / name)
+
+    return _made("go", [HERE / name / "go.mod", HERE / name / "go.sum"], make) / name
 
 
 def go_tests(

@@ -77,13 +77,14 @@ def all_rounds(prefix: str, *, null_header_values: bool = True) -> list[Round]:
             codec=codec,
             acks=acks,
             idempotent=idempotent,
-            records=tuple(_records(seed, null_header_values=null_header_values)),
+            records=tuple(usual_records(seed, null_header_values=null_header_values)),
         )
         for seed, (codec, acks, idempotent) in enumerate(kinds)
     ]
 
 
-def _records(seed: int, *, null_header_values: bool) -> Iterator[Record]:
+def usual_records(seed: int, *, null_header_values: bool) -> Iterator[Record]:
+    """Sixty records: null, empty, binary, compressible and random; timestamps, headers."""
     chance = random.Random(seed)
     # Recent enough for retention, old enough not to be in the future of any clock.
     first_ms = int(time.time() * 1000) - 3_600_000

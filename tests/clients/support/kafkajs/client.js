@@ -185,6 +185,33 @@ async function administer(kafka, plan) {
   return report;
 }
 
+// The first and the next offset of each partition, by each version of ListOffsets that kafkajs has.
+async function listOffsets(kafka, { topic, partitions }) {
+  const symbol = Object.getOwnPropertySymbols(kafka).find((s) => String(s).includes("createCluster"));
+  const cluster = kafka[symbol]({ isolationLevel: 0 });
+  await cluster.connect();
+  await cluster.addTargetTopic(topic);
+  const offsets = {};
+  for (const version of [0, 1, 2, 3]) {
+    const found = [];
+    for (let partition = 0; partition < partitions; partition++) {
+      const [nodeId] = Object.keys(cluster.findLeaderForPartitions(topic, [partition]));
+      const broker = await cluster.findBroker({ nodeId });
+      broker.lookupRequest = (_, definition) => definition.protocol({ version });
+      const both = [];
+      for (const timestamp of [-2, -1]) {
+        const topics = [{ topic, partitions: [{ partition, timestamp }] }];
+        const { responses } = await broker.listOffsets({ isolationLevel: 0, topics });
+        both.push(Number(responses[0].partitions[0].offset));
+      }
+      found.push(both);
+    }
+    offsets[version] = found;
+  }
+  await cluster.disconnect();
+  return { offsets };
+}
+
 // A member of a group: what it holds and has read is counted.
 async function member(kafka, plan) {
   const consumer = kafka.consumer({ groupId: plan.group, heartbeatInterval: 300 });
@@ -321,7 +348,7 @@ async function main() {
     logLevel: logLevel.ERROR,
     ...(security ? secured(JSON.parse(fs.readFileSync(security))) : {}),
   });
-  const scenarios = { round_trips: roundTrips, administer, group, transact };
+  const scenarios = { round_trips: roundTrips, administer, group, transact, list_offsets: listOffsets };
   const client = `kafkajs ${require("kafkajs/package.json").version}`;
   const report = { client, ...(await scenarios[scenario](kafka, plan)) };
   // Awaited, for process.exit() does not wait for a pipe.

@@ -54,6 +54,17 @@ func main() {
 			reports = append(reports, roundTrip(bootstrap, asked))
 		}
 		out["rounds"] = reports
+	case "old_round_trips":
+		var plan struct {
+			Version string
+			Rounds  []oldRound
+		}
+		check(json.Unmarshal(text, &plan))
+		reports := []oldReport{}
+		for _, asked := range plan.Rounds {
+			reports = append(reports, oldRoundTrip(bootstrap, plan.Version, asked))
+		}
+		out["rounds"] = reports
 	case "administer":
 		var plan administration
 		check(json.Unmarshal(text, &plan))
@@ -85,7 +96,11 @@ func roundTrip(bootstrap string, asked round) report {
 	check(admin.CreateTopic(asked.Topic, &sarama.TopicDetail{NumPartitions: asked.Partitions, ReplicationFactor: 1}, false))
 	check(client.RefreshMetadata(asked.Topic))
 	seen.Sent = produce(client, asked)
-	seen.Read = consume(client, asked)
+	starts := map[int32]int64{}
+	for p := int32(0); p < asked.Partitions; p++ {
+		starts[p] = sarama.OffsetOldest
+	}
+	seen.Read = consume(client, asked.Topic, starts, len(asked.Records))
 	for p := int32(0); p < asked.Partitions; p++ {
 		end, err := client.GetOffset(asked.Topic, p, sarama.OffsetNewest)
 		check(err)
@@ -151,14 +166,15 @@ func produce(client sarama.Client, asked round) [][2]any {
 	return sent
 }
 
-func consume(client sarama.Client, asked round) []record {
+// So many records from these offsets on, or those that arrive within thirty seconds.
+func consume(client sarama.Client, topic string, starts map[int32]int64, count int) []record {
 	consumer, err := sarama.NewConsumerFromClient(client)
 	check(err)
 	messages := make(chan *sarama.ConsumerMessage)
-	failures := make(chan *sarama.ConsumerError, asked.Partitions)
+	failures := make(chan *sarama.ConsumerError, len(starts))
 	done := make(chan struct{})
-	for p := int32(0); p < asked.Partitions; p++ {
-		partition, err := consumer.ConsumePartition(asked.Topic, p, sarama.OffsetOldest)
+	for p, start := range starts {
+		partition, err := consumer.ConsumePartition(topic, p, start)
 		check(err)
 		defer partition.Close()
 		go func() {
@@ -181,10 +197,13 @@ func consume(client sarama.Client, asked round) []record {
 	defer close(done)
 	read := []record{}
 	timeout := time.After(30 * time.Second)
-	for len(read) < len(asked.Records) {
+	for len(read) < count {
 		select {
 		case m := <-messages:
-			item := record{m.Partition, m.Offset, m.Timestamp.UnixMilli(), m.Key, m.Value, [][2]any{}}
+			item := record{m.Partition, m.Offset, -1, m.Key, m.Value, [][2]any{}}
+			if !m.Timestamp.IsZero() {
+				item.Timestamp = m.Timestamp.UnixMilli()
+			}
 			for _, h := range m.Headers {
 				item.Headers = append(item.Headers, [2]any{string(h.Key), h.Value})
 			}
