@@ -193,13 +193,18 @@ def node_modules(source: pathlib.Path) -> pathlib.Path:
     )
 
 
-def python_packages(python: str, *wanted: str) -> pathlib.Path:
-    """A folder with packages for this interpreter, to be put on PYTHONPATH."""
+def python_packages(python: str, *wanted: str, pip: pathlib.Path | None = None) -> pathlib.Path:
+    """A folder with packages for this interpreter, to be put on PYTHONPATH.
+
+    `pip`: such a folder, with a pip that is newer than the interpreter's own.
+    """
     asked = [python, "-c", "import sys; print(*sys.version_info[:2], sys.platform)"]
     version = subprocess.run(asked, capture_output=True, check=True).stdout
 
     def make(into: pathlib.Path) -> None:
-        _call([python, "-m", "pip", "install", "-q", "--target", str(into), *wanted], cwd=into)
+        own = ["env", f"PYTHONPATH={pip}"] if pip else []
+        install = [python, "-m", "pip", "install", "-q", "--target", str(into), *wanted]
+        _call([*own, *install], cwd=into)
 
     return _made("python", [], make, version + "\n".join(wanted).encode())
 

@@ -40,7 +40,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * The clients of Kafka 0.8.2, driven by a plan; see old_rounds.py. The scenario says which:
+ * The clients of Kafka 0.8.2, driven by a plan; see old/rounds.py. The scenario says which:
  *
  *   java         the producer in Java, and SimpleConsumer; offsets in Kafka (OffsetCommit v1)
  *   scala        the producer in Scala, and SimpleConsumer; offsets in ZooKeeper (OffsetCommit v0)

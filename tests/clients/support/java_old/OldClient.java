@@ -20,7 +20,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** Java's client of 0.9 to 2.8, driven by a plan; see old_rounds.py. What came later than 0.9 is reflected. */
+/** Java's client of 0.9 to 2.8, driven by a plan; see old/rounds.py. What came later than 0.9 is reflected. */
 public class OldClient {
     static final ObjectMapper JSON = new ObjectMapper();
 

@@ -1,4 +1,4 @@
-"""The client program of kafka-python 0.9, driven by a plan; see old_rounds.py.
+"""The client program of kafka-python 0.9, driven by a plan; see old/rounds.py.
 
 For Python 2.7 and 3.6: the library has parameters of the name `async`. Its offsets are in ZooKeeper
 (OffsetCommit v0).

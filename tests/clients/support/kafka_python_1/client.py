@@ -1,4 +1,4 @@
-"""The client program of kafka-python 1.4, driven by a plan; see old_rounds.py."""
+"""The client program of kafka-python 1.4, driven by a plan; see old/rounds.py."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""The client program of librdkafka that does not ask for a broker's versions; see old_rounds.py.
+"""The client program of librdkafka that does not ask for a broker's versions; see old/rounds.py.
 
 With `api.version.request=false` it uses the protocol of `broker.version.fallback`.
 """

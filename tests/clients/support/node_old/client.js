@@ -1,4 +1,4 @@
-// kafka-node and no-kafka: the client program, driven by a plan; see old_rounds.py. The scenario names
+// kafka-node and no-kafka: the client program, driven by a plan; see old/rounds.py. The scenario names
 // the library, and NODE_PATH has the packages.
 "use strict";
 
@@ -99,10 +99,10 @@ async function withNoKafka(bootstrap, asked) {
   });
 }
 
-async function withKafkaNode(bootstrap, asked, versions) {
+async function withKafkaNode(bootstrap, asked) {
   const { KafkaClient, Producer, ConsumerGroup, KeyedMessage, Offset } = require("kafka-node");
   const { topic } = asked;
-  const connection = { kafkaHost: bootstrap, versions, autoConnect: true };
+  const connection = { kafkaHost: bootstrap };
 
   const client = new KafkaClient(connection);
   await called((done) => client.once("ready", done));
@@ -145,8 +145,7 @@ async function withKafkaNode(bootstrap, asked, versions) {
 
 const SCENARIOS = {
   no_kafka: withNoKafka,
-  kafka_node: (bootstrap, asked) => withKafkaNode(bootstrap, asked, { disabled: false }),
-  kafka_node_09: (bootstrap, asked) => withKafkaNode(bootstrap, asked, { disabled: true }),
+  kafka_node: withKafkaNode,
 };
 
 async function main() {

@@ -6,7 +6,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A round of a client of former years; see old_rounds.py.
+// A round of a client of former years; see old/rounds.py.
 type oldRound struct {
 	round
 	Group string `json:"group"`

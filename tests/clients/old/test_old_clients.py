@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import apache
 import fetch
-import old_rounds
 import pytest
 import raw
 from confluent_kafka import Consumer, TopicPartition
 from harness import run_program
 from mixed import OurBroker, TheirBroker, until
-from old_programs import HERE, OLD_CLIENTS, SCALA, each_old_client
-from old_rounds import Abilities
+from old import rounds as old_rounds
+from old.clients import HERE, OLD_CLIENTS, SCALA, each_old_client
+from old.rounds import Abilities
 from programs import CLIENTS
 from rounds import PARTITIONS, Round
 
@@ -113,7 +113,7 @@ def test_kafkajs_lists_offsets_by_each_of_its_versions(site: Site, tmp_path: pat
 @pytest.mark.go
 def test_kaf_commits_the_offsets_of_a_group(site: Site, tmp_path: pathlib.Path) -> None:
     (asked,) = written(site, f"kaf-{time.time_ns():x}")
-    (tmp_path / "config").write_text("")
+    (tmp_path / "config").write_text("clusters: []\n")
     options = ["--config", str(tmp_path / "config"), "--brokers", site.bootstrap]
     offsets = {0: 3, 1: 0, 2: 7}
 
