@@ -1,15 +1,18 @@
 """How fluent the page is with a large cluster, whose facts are invented.
 
     ./run bench page [--brokers 100] [--topics 200] [--partitions 50] [--seconds 4]
-    ./run bench page --cost [--brokers 3] [--seconds 60]
+    ./run bench page --cost [--brokers 3] [--seconds 60] [--groups 0]
 
-The page of a cluster of so many brokers and topics, and of one topic with all partitions together,
-in Debian's chromium: the time until a view is there, the bytes it weighs, the frames a second while
-it is scrolled, and the bytes of the changes that are pushed. The facts change every second. What
-collecting costs a broker is not part of it.
+The page of a cluster of so many brokers and topics, of one topic with all partitions together, of
+800 groups, of plans that drain a broker and that put a replica of every partition elsewhere, and of
+the moves that such a plan begins, in Debian's chromium: the time until a view is there, the bytes
+it weighs, the frames a second while it is scrolled, and the bytes of the changes that are pushed.
+The facts change every second. What collecting costs a broker is not part of it; the time to make a
+plan is.
 
 With --cost: the processor time of the brokers of a real cluster, first without the page, then while
-one viewer has Now and a topic open, and then with each other view, in turn.
+one viewer has Now and a topic open, and then with each other view, in turn. With --groups so many
+groups have committed offsets, and the time until their list is there is measured, too.
 
 One JSON line is appended to bench/results/page.jsonl.
 """
@@ -31,16 +34,33 @@ from typing import Any
 
 import click
 from kit import ROOT, machine
+from starlette.requests import Request
+from starlette.routing import Route
 
+from odradek.client.admin.groups import commit_offsets
+from odradek.client.cluster import Cluster
+from odradek.client.settings import ClientSettings
 from odradek.model.clock import WallMs
+from odradek.model.partition import TopicPartition
+from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.web.app import KINDS, create_app
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.poller import FactKind
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail
+from odradek.web.groups import view as group_values
+from odradek.web.groups.collect import GroupsView
+from odradek.web.groups.history import GroupHistory
+from odradek.web.groups.values import ObservedGroup, PartitionLag
+from odradek.web.live.view import page_asked
+from odradek.web.moves.collect import CopyFacts, MovesFacts, MovingPartition
+from odradek.web.moves.mover import plan_file
+from odradek.web.moves.planned import PlannedMove, page_of, planned_move
+from odradek.web.moves.request import PlanKind, PlanRequest, make_plan
 from odradek.web.serve import PageServer, listen
 
+GROUPS = 800
 RESULTS = ROOT / "bench" / "results" / "page.jsonl"
 # Frames while the wheel scrolls down and up again, counted by the browser.
 FRAMES = """async (seconds) => {
@@ -69,6 +89,7 @@ class Invented:
     def __init__(self, brokers: int, topics: int, partitions: int) -> None:
         self._brokers, self._topics, self._partitions = brokers, topics, partitions
         self._draw = random.Random(1)
+        self._history = GroupHistory()
 
     async def cluster(self, *_arguments: object) -> ClusterOverview:
         draw, count = self._draw, self._brokers
@@ -123,18 +144,107 @@ class Invented:
             is_reported=True,
         )  # fmt: skip
 
+    async def groups(self, *_arguments: object) -> GroupsView:
+        draw = self._draw
+        history = self._history
+        now_ms = WallMs(int(time.time() * 1000))
+        rows = []
+        for number in range(GROUPS):
+            group = ObservedGroup(
+                group_id=f"group-{number:04}", state="Stable", wall_ms=now_ms,
+                protocol_type="consumer", assignor="range", coordinator=(number % 100, "h", 9092),
+                partitions=tuple(
+                    PartitionLag(partition=TopicPartition(f"topic-{number % 100:05}", each),
+                                 committed=100_000 - draw.randrange(500), log_start=0, end=100_000)
+                    for each in range(12)
+                ),
+            )  # fmt: skip
+            history.observe(group)
+            rows.append(group_values.summary(group, history))
+        rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"]))
+        return GroupsView(groups=tuple(rows), unobserved={})
 
-def served(invented: Invented) -> tuple[str, Any]:
+    async def moves(self, *_arguments: object) -> MovesFacts:
+        draw = self._draw
+        return MovesFacts(
+            at_ms=int(time.time() * 1000),
+            moving=tuple(
+                MovingPartition(
+                    partition=partition, leader=held.leader, replicas=(*held.brokers, 99),
+                    adding=(99,), removing=(held.brokers[-1],), leader_bytes=held.size_bytes,
+                    copies=(CopyFacts(broker=99, held_bytes=draw.randrange(held.size_bytes),
+                                      left_bytes=draw.randrange(held.size_bytes)),),
+                )
+                for partition, held in self.picture().partitions.items()
+            ),
+        )  # fmt: skip
+
+    def picture(self) -> ClusterPicture:
+        """The cluster as plans see it: three replicas in three of five racks."""
+        count = self._brokers
+        held = {
+            TopicPartition(f"topic-{topic:05}", number): Replicas(
+                tuple((topic + number + place) % count for place in range(3)),
+                100_000_000 + 1_000 * number, (topic + number) % count,
+                tuple((topic + number + place) % count for place in range(3)),
+            )
+            for topic in range(self._topics)
+            for number in range(self._partitions)
+        }  # fmt: skip
+        return ClusterPicture({id_: f"rack-{id_ % 5}" for id_ in range(count)}, held)
+
+    def everywhere(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas if the last one of every partition is put on another broker."""
+        return {
+            partition: (*held.brokers[:-1], (held.brokers[-1] + 5) % self._brokers)
+            for partition, held in self.picture().partitions.items()
+        }
+
+
+def planned(invented: Invented) -> tuple[dict[str, object], list[Route]]:
+    """How long plans take, and routes on which they are shown as the page shows them."""
+    took: dict[str, object] = {}
+    routes = []
+    picture = invented.picture()
+    drain = PlanRequest(kind=PlanKind.DRAIN, brokers=(0,))
+    whole = PlanRequest(kind=PlanKind.ROLL_BACK)
+    for name, request in (("drain", drain), ("everything", whole)):
+        begun_s = time.monotonic()
+        plan = make_plan(request, picture, invented.everywhere())
+        made_s = time.monotonic()
+        view = planned_move(request, picture, plan, {})
+        shown_s = time.monotonic()
+        took[name] = {
+            "changed": view.changed,
+            "plan_s": round(made_s - begun_s, 2),
+            "view_s": round(shown_s - made_s, 2),
+            "plan_json_bytes": len(plan_file(plan)),
+        }
+        routes.append(Route(f"/moves/{name}", shown(view)))
+    return took, routes
+
+
+def shown(view: PlannedMove) -> Any:
+    async def answer(request: Request) -> Any:
+        _, page, limit = page_asked(request)
+        return request.app.state.render(request, "move_plan.html", page_of(view, page, limit))
+
+    return answer
+
+
+def served(invented: Invented, routes: list[Route]) -> tuple[str, Any]:
     """The address of the page, served by a thread, and its server."""
     kinds = {
         **KINDS,
+        "groups": FactKind(invented.groups, 1.0),
+        "moves": FactKind(invented.moves, 1.0),
         "cluster": FactKind(invented.cluster, 1.0),
         "doctor": FactKind(invented.doctor, 1.0),
         "topic": FactKind(invented.topic, 1.0),
     }
     bound = listen("127.0.0.1", 0)
     ready = threading.Event()
-    app = create_app(Source({"bootstrap.servers": "invented:9092"}), kinds=kinds)
+    app = create_app(Source({"bootstrap.servers": "invented:9092"}), kinds=kinds, routes=routes)
     server = PageServer(app, ready.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])), daemon=True)
     thread.start()
@@ -179,13 +289,23 @@ def measured(page: Any, url: str, seconds: int) -> dict[str, float]:
     weight = sum(sizes)  # as transferred
     page.wait_for_timeout(1500)
     frames = page.evaluate(FRAMES, seconds)
-    with Viewer(url) as viewer:
-        page.wait_for_timeout(3_500)
-    events = viewer.sizes
+    events = []
+    if page.locator("main[data-live]").count():
+        with Viewer(url) as viewer:
+            page.wait_for_timeout(3_500)
+        events = viewer.sizes
+    begun_s = time.monotonic()
+    with urllib.request.urlopen(
+        urllib.request.Request(url, headers={"accept": "application/json"})
+    ) as answer:
+        json_bytes = len(answer.read())
+    json_s = time.monotonic() - begun_s
     changes = events[1:]
     return {
         "there_s": round(there_s, 3),
         "weight_bytes": round(weight),
+        "json_s": round(json_s, 3),
+        "json_bytes": json_bytes,
         "frames_per_s": round(frames["frames"], 1),
         "frame_p99_ms": round(frames["p99_ms"], 1),
         "snapshot_bytes": events[0] if events else 0,
@@ -198,19 +318,31 @@ def measured(page: Any, url: str, seconds: int) -> dict[str, float]:
 @click.option("--topics", default=200, show_default=True)
 @click.option("--partitions", default=50, show_default=True, help="Of each topic.")
 @click.option("--seconds", default=4, show_default=True, help="Of scrolling.")
+@click.option("--groups", default=0, help="With --cost: groups with committed offsets.")
 @click.option("--cost", is_flag=True, help="What the page costs the brokers of a real cluster.")
-def main(*, brokers: int, topics: int, partitions: int, seconds: int, cost: bool) -> None:
+def main(
+    *, brokers: int, topics: int, partitions: int, seconds: int, groups: int, cost: bool
+) -> None:
     """Open each view, append to the results, print."""
     if cost:
         given = click.get_current_context().get_parameter_source
         is_default = given("brokers") == click.core.ParameterSource.DEFAULT
         wait_s = 60 if given("seconds") == click.core.ParameterSource.DEFAULT else seconds
-        append({"cost": cost_of_views(3 if is_default else brokers, wait_s)})
+        append(
+            {"groups": groups, "cost": cost_of_views(3 if is_default else brokers, wait_s, groups)}
+        )
         return
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - ./run page installs it
 
-    url, server = served(Invented(brokers, topics, partitions))
-    views = {"now": "", "topics": "topics", "a topic": "topics/t", "a huge topic": "topics/all"}
+    invented = Invented(brokers, topics, partitions)
+    plans, routes = planned(invented)
+    print(f"plans: {plans}")
+    url, server = served(invented, routes)
+    views = {
+        "now": "", "topics": "topics", "a topic": "topics/t", "a huge topic": "topics/all",
+        "groups": "groups", "plan: drain": "moves/drain", "plan: everything": "moves/everything",
+        "moves": "moves",
+    }  # fmt: skip
     found = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -223,7 +355,8 @@ def main(*, brokers: int, topics: int, partitions: int, seconds: int, cost: bool
             print(f"{name}: {found[name]}")
         browser.close()
     server.should_exit = True
-    append({"brokers": brokers, "partitions": topics * partitions, "views": found})
+    append({"brokers": brokers, "partitions": topics * partitions, "groups": GROUPS,
+            "plans": plans, "views": found})  # fmt: skip
 
 
 COST: dict[str, tuple[str, ...]] = {
@@ -240,6 +373,29 @@ COST: dict[str, tuple[str, ...]] = {
 }
 
 
+GROUP_COST = {name: COST[name] for name in ("no page", "groups", "a group")}
+
+
+def first_answer(url: str) -> float:
+    """The seconds until a view that was not open is answered as JSON."""
+    begun_s = time.monotonic()
+    request = urllib.request.Request(url, headers={"accept": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        answer.read()
+    return round(time.monotonic() - begun_s, 2)
+
+
+async def commit_groups(servers: str, count: int) -> None:
+    """Let so many groups without members have committed offsets of each partition of `orders`."""
+    partitions = [TopicPartition("orders", number) for number in range(12)]
+    cluster = await Cluster.connect(ClientSettings(bootstrap_servers=tuple(servers.split(","))))
+    try:
+        for number in range(count):
+            await commit_offsets(cluster, f"group-{number:04}", dict.fromkeys(partitions, 10))
+    finally:
+        await cluster.close()
+
+
 def odradek(*arguments: str) -> str:
     command = [sys.executable, "-m", "odradek", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -252,7 +408,7 @@ def cpu_s(pids: list[int]) -> list[float]:
     return [sum(map(int, each.split()[11:13])) / ticks for each in fields]
 
 
-def cost_of_views(brokers: int, seconds: int) -> dict[str, list[float]]:
+def cost_of_views(brokers: int, seconds: int, groups: int) -> dict[str, list[float]]:
     """Percent of a processor that each broker takes while these views are open."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -261,10 +417,14 @@ def cost_of_views(brokers: int, seconds: int) -> dict[str, list[float]]:
         try:
             pids = [b["pid"] for b in json.loads(odradek("status", "--json", *where))["brokers"]]
             fill(servers, brokers)
+            asyncio.run(commit_groups(servers, groups))
             command = [sys.executable, "-m", "odradek", "web", *where]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
                 url = (page.stdout.readline() if page.stdout else "").strip()
-                for name, views in COST.items():
+                if groups:
+                    found["list of groups there after, s"] = [first_answer(url + "groups")]
+                    print(f"the list of {groups} groups: {found}")
+                for name, views in (GROUP_COST if groups else COST).items():
                     found[name] = busy(pids, [url + view for view in views], seconds)
                     print(f"{name}: {found[name]} % of a processor for each broker")
                 page.terminate()

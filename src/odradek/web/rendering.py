@@ -24,7 +24,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from odradek.plan.quantities import binary_text, span_text
+from odradek.plan.quantities import binary_text, bytes_text, span_text
 from odradek.web.paging import page_links
 
 HERE: Final = pathlib.Path(__file__).parent
@@ -84,8 +84,12 @@ def duration(ms: float | None) -> str:
 
 
 def clock(at_ms: int | None) -> str:
-    """A moment in local time, to the second."""
-    return "–" if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000).astimezone():%H:%M:%S}"  # noqa: RUF001
+    """A moment in local time, to the second; with its date if that is not today."""
+    if at_ms is None:
+        return "–"  # noqa: RUF001 - a dash is meant
+    at = datetime.fromtimestamp(at_ms / 1000).astimezone()
+    is_today = at.date() == datetime.now().astimezone().date()
+    return f"{at:%H:%M:%S}" if is_today else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 class Rendering:
@@ -102,6 +106,7 @@ class Rendering:
         )
         self.environment.filters |= {
             "count": count, "size": size, "duration": duration, "clock": clock,
+            "rate": lambda number: f"{bytes_text(number)}/s",
         }  # fmt: skip
         self.environment.globals |= {
             "live": _marked, "static": static_url, "page_links": page_links,

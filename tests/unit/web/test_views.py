@@ -1,6 +1,7 @@
 """The values of the views."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -22,7 +23,7 @@ from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail
 from odradek.web.lab.pages import lab_view
 from odradek.web.lanes.values import LaneMove, LaneRole
 from odradek.web.now.view import CLUSTER, DOCTOR, now_view
-from odradek.web.rendering import plain
+from odradek.web.rendering import clock, plain
 from odradek.web.timeline.view import JOURNAL, timeline_view
 from odradek.web.topics.view import lanes_of, topic_view, topic_view_at, topics_view
 
@@ -355,3 +356,23 @@ def test_one_partition_has_the_sentences_about_it_and_about_the_topic():
     assert topic_view(facts, "t", 1).sentences == ("on topic t", *lines[:2])
     assert topic_view(facts, "t", 10).sentences == ("on topic t", lines[2])
     assert topic_view(facts, "t").sentences == ("on topic t", *lines)
+
+
+def test_a_moment_of_another_day_has_its_date():
+    today = datetime.now().astimezone().replace(hour=12, minute=0, second=5, microsecond=0)
+    then = today.replace(year=2020, month=2, day=3)
+
+    assert clock(int(today.timestamp() * 1000)) == "12:00:05"
+    assert clock(int(then.timestamp() * 1000)) == f"{then:%Y-%m-%d} 12:00:05"
+
+
+def test_topics_are_listed_in_pages_and_filtered_by_name():
+    topics = tuple(topic(f"Topic-{n:03}", offline=int(n == 240)) for n in range(250))
+    facts = {CLUSTER: Collected(AT, replace(CLUSTER_NOW, topics=topics))}
+
+    first, last = topics_view(facts), topics_view(facts, page=3)
+    assert [t.name for t in first.topics[:2]] == ["Topic-240", "Topic-000"]
+    assert (len(first.topics), first.found, first.page, first.pages) == (100, 250, 1, 3)
+    assert (len(last.topics), last.page) == (50, 3)
+    found = topics_view(facts, "topic-01")
+    assert [t.name for t in found.topics] == [f"Topic-{n:03}" for n in range(10, 20)]

@@ -129,15 +129,30 @@ def consequences(picture: ClusterPicture, broker: int) -> tuple[Consequence, ...
     return tuple(
         Consequence(
             kind=kind,
-            text=text,
+            text=one if len(found) == 1 else many,
             count=len(found),
             partitions=tuple(str(partition) for partition in sorted(found)[:SHOWN]),
         )
-        for kind, text, found in (
-            ("offline", "have no other replica in sync: they go offline", offline),
-            ("under-min-isr", "fall below min.insync.replicas: acks=all is refused", refused),
-            ("election", "get another leader", elected),
-            ("under-replicated", "have one replica less", reduced),
+        for kind, one, many, found in (
+            (
+                "offline",
+                "partition has no other replica in sync: it goes offline",
+                "partitions have no other replica in sync: they go offline",
+                offline,
+            ),
+            (
+                "under-min-isr",
+                "partition falls below min.insync.replicas: acks=all is refused",
+                "partitions fall below min.insync.replicas: acks=all is refused",
+                refused,
+            ),
+            ("election", "partition gets another leader", "partitions get another leader", elected),
+            (
+                "under-replicated",
+                "partition has one replica less",
+                "partitions have one replica less",
+                reduced,
+            ),
         )
         if found
     )

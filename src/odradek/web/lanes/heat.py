@@ -4,8 +4,7 @@ The page draws it from a compact text, `HeatStrip.data`: for each level, worst f
 the partitions at that level as ranges, as in `6:12,40-42;0:0-11,13-39`.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -58,6 +57,14 @@ class HeatCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeatEntry:
+    """How many partitions have a level, in words, and which if they are few."""
+
+    level: HeatLevel
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeatStrip:
     """The partitions of a topic, worst first, with the text for the drawing and for readers."""
 
@@ -65,6 +72,7 @@ class HeatStrip:
     cells: tuple[HeatCell, ...]
     data: str
     summary: str
+    legend: tuple[HeatEntry, ...]  # the levels that there are, worst first
 
 
 def level_of(health: PartitionHealth) -> HeatLevel:
@@ -94,7 +102,11 @@ def heat_strip(topic: str, partitions: Iterable[PartitionHealth]) -> HeatStrip:
         for level in sorted(HeatLevel, reverse=True)
     }
     data = ";".join(f"{level.value}:{ranges(found)}" for level, found in by_level.items() if found)
-    return HeatStrip(topic=topic, cells=tuple(cells), data=data, summary=_summary(topic, cells))
+    legend = tuple(_entry(level, found) for level, found in by_level.items() if found)
+    return HeatStrip(
+        topic=topic, cells=tuple(cells), data=data, summary=_summary(topic, legend, len(cells)),
+        legend=legend,
+    )  # fmt: skip
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -108,16 +120,14 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join("-".join(map(str, run)) for run in runs)
 
 
-def _summary(topic: str, cells: list[HeatCell]) -> str:
-    counts = Counter(cell.level for cell in cells)
-    total = f"{topic}: {len(cells):,} partitions"
-    if counts[HeatLevel.HEALTHY] == len(cells):
+def _entry(level: HeatLevel, partitions: list[int]) -> HeatEntry:
+    is_named = level is not HeatLevel.HEALTHY and len(partitions) <= NAMED_MAX
+    named = f" ({ranges(partitions)})" if is_named else ""
+    return HeatEntry(level=level, text=f"{len(partitions):,} {_WORDS[level]}{named}")
+
+
+def _summary(topic: str, legend: Sequence[HeatEntry], count: int) -> str:
+    total = f"{topic}: {count:,} partitions"
+    if all(entry.level is HeatLevel.HEALTHY for entry in legend):
         return f"{total}, all healthy."
-    parts = []
-    for level in sorted(counts, reverse=True):
-        named = [cell.partition for cell in cells if cell.level is level]
-        is_named = level is not HeatLevel.HEALTHY and len(named) <= NAMED_MAX
-        parts.append(
-            f"{counts[level]:,} {_WORDS[level]}" + (f" ({ranges(named)})" if is_named else "")
-        )
-    return f"{total}: {'; '.join(parts)}."
+    return f"{total}: {'; '.join(entry.text for entry in legend)}."

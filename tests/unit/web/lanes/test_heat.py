@@ -45,6 +45,11 @@ def test_the_worst_are_first_and_then_the_lowest_numbers():
     assert strip.summary == (
         "t: 6 partitions: 1 offline (3); 3 under min.insync.replicas (1,4-5); 2 healthy."
     )
+    assert [(entry.level, entry.text) for entry in strip.legend] == [
+        (HeatLevel.OFFLINE, "1 offline (3)"),
+        (HeatLevel.UNDER_MIN_ISR, "3 under min.insync.replicas (1,4-5)"),
+        (HeatLevel.HEALTHY, "2 healthy"),
+    ]
 
 
 def test_a_healthy_topic_says_so():
