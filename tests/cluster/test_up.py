@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from odradek.client.cluster import Cluster
+from odradek.config.properties import parse
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -75,6 +77,25 @@ def test_in_the_foreground_a_signal_stops_all_cleanly(path, number):
     (broker,) = status(path)["brokers"]
     assert (broker["state"], broker["pid"]) == ("stopped", None)
     assert "stopping" in (path / "logs" / "broker-0.log").read_text()
+
+
+def test_auto_starts_a_broker_for_each_core(path):
+    program = (
+        "import os, runpy; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1]); "
+        "runpy.run_module('odradek', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, "up", "--brokers", "auto", "--detach", "--dir", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stderr.startswith("--brokers auto: 1, because 1 core can be used\n")
+    assert len(status(path)["brokers"]) == 1
+    written = parse((path / "broker-0" / "server.properties").read_text())
+    assert written["broker.rack"] == socket.gethostname()
+
+
+def test_brokers_must_be_a_number_or_auto(path):
+    refused = odradek("up", "--brokers", "many", "--dir", path, expect=1)
+    assert "'many' is not a number, nor auto for one broker for each core" in refused.stderr
 
 
 def test_racks_set_the_number_of_brokers(path):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Final
 
 import click
 
@@ -20,13 +21,34 @@ from odradek.cli.odradek.status_screen import watch_live
 from odradek.config.listeners import is_exposed
 from odradek.config.properties import parse_overrides
 from odradek.local.client_files import ADMIN, APPLICATION, ClientFiles
+from odradek.local.cores import one_per_core, usable_cores
 from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 
+_AUTO: Final = "auto"
+
+
+def _number_or_auto(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> int | str | None:
+    if value is None or value == _AUTO:
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not a number, nor {_AUTO} for one broker for each core"
+        ) from None
+
 
 @click.command
-@click.option("--brokers", type=int, metavar="N", help="The number of brokers.  [default: 1]")
+@click.option(
+    "--brokers",
+    callback=_number_or_auto,
+    metavar="N",
+    help="The number of brokers; auto: one for each core.  [default: 1]",
+)
 @dir_option
 @click.option("--detach", is_flag=True, help="Return as soon as all brokers serve.")
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
@@ -46,7 +68,7 @@ from odradek.local.supervisor import Supervisor
 @click.argument("properties", nargs=-1, metavar="[-- KEY=VALUE ...]")
 def up(  # noqa: PLR0913  one argument for each option
     *,
-    brokers: int | None,
+    brokers: int | str | None,
     path: pathlib.Path,
     detach: bool,
     host: str | None,
@@ -70,15 +92,17 @@ def up(  # noqa: PLR0913  one argument for each option
     overrides = parse_overrides(properties)
     for unknown in check_broker_options(overrides):
         say(f"{unknown}: this broker option is unknown; it is kept and has no effect")
+    directory = ClusterDirectory(path)
+    count, rack_names = _counted(directory, brokers, racks)
     options = UpOptions(
-        brokers=brokers, host=host, port=port, http_port=http_port,
-        racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
+        brokers=count, host=host, port=port, http_port=http_port,
+        racks=rack_names, zookeeper=zookeeper,
         secure=secure, faults=faults, properties=overrides,
     )  # fmt: skip
     # SIGHUP and SIGTERM (a closed terminal, a service manager) stop it as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    supervisor = Supervisor(ClusterDirectory(path), say=say, start_timeout_s=timeout)
+    supervisor = Supervisor(directory, say=say, start_timeout_s=timeout)
     supervisor.up(options)
     report = supervisor.status()
     for broker in report["brokers"]:
@@ -91,7 +115,6 @@ def up(  # noqa: PLR0913  one argument for each option
             "warning: other hosts reach these brokers, and nothing is encrypted: odradek down and "
             "odradek up --secure, or --host 127.0.0.1 (docs/security.md)"
         )
-    directory = ClusterDirectory(path)
     if directory.is_secured:
         for line in _how_to_connect(path, report["bootstrap"], is_new=secure):
             say(line)
@@ -101,6 +124,20 @@ def up(  # noqa: PLR0913  one argument for each option
     if not detach:
         with _page(path) if has_web else nullcontext():
             _stay(supervisor)
+
+
+def _counted(
+    directory: ClusterDirectory, brokers: int | str | None, racks: str | None
+) -> tuple[int | None, tuple[str, ...]]:
+    """The number of brokers and their racks."""
+    rack_names = tuple(racks.split(",")) if racks is not None else ()
+    if not isinstance(brokers, str):
+        return brokers, rack_names
+    cores = usable_cores()
+    count, host_rack = one_per_core(directory, cores)
+    how_many = "1 core" if cores == 1 else f"{cores} cores"
+    say(f"--brokers {brokers}: {count}, because {how_many} can be used")
+    return count, rack_names or host_rack
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from odradek.explain.group import explain_group
 from odradek.explain.replicas import explain_replicas
 from odradek.explain.reports import Asked, Query, ask_cluster, ask_directory
 from odradek.explain.sentences import Picture, explain_broker, explain_topic
+from odradek.explain.spread import explain_spread
 from odradek.local.client_files import admin_file
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError
@@ -79,7 +80,7 @@ def topic(name: str, partition: int | None, **where: Any) -> int:
     def sentences(asked: Asked) -> list[str]:
         explained = explain_topic(picture_of(asked, real_wall_ms()), name, partition)
         if partition is None:
-            return explained
+            return [*explained, *explain_spread(asked.by_broker("replicas"))]
         return [*explain_replicas(asked.by_broker("replicas"), partition), *explained]
 
     return _answer(wanted, sentences, **where)
