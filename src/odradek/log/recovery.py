@@ -20,16 +20,14 @@
 After a crash during recovery it runs again with the same result. After a clean shutdown only the
 tail of the last segment and small files that are not empty are read.
 
-Message formats v0 and v1 are not supported: a log with them is refused and left unchanged.
+Segments of message formats v0 and v1 are converted before all this (`odradek.log.upgrade`).
 
 `loading` is a generator: it yields after a little work, and returns the log.
 """
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from struct import Struct
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
 from odradek.log.deletion import drop_end, remove_snapshots, snapshot_offset
@@ -58,11 +56,10 @@ from odradek.log.segment import (
     Segment,
     segment_stem,
 )
-from odradek.model.errors import StartupError
+from odradek.log.upgrade import is_old, upgrading
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
     HEADER_BYTES,
-    MAGIC,
     BatchHeader,
     CorruptBatchError,
     has_valid_crc,
@@ -75,7 +72,6 @@ SWAP: Final = ".swap"
 # A snapshot without producers: version, checksum, count.
 EMPTY_SNAPSHOT_BYTES: Final = 10
 CHUNK_BYTES: Final = 1 << 20
-_OLD_MESSAGE: Final = Struct(">qiIb")  # offset, size, CRC-32, magic
 
 Loading = Generator[None, None, Log]
 
@@ -101,7 +97,7 @@ def loading(
     """Load an existing log.
 
     Raises:
-        StartupError: a message format that is not supported, or a malformed file.
+        StartupError: a malformed file, or damage in a segment of an old format.
         StorageError: an I/O error.
     """
     log = Log(partition, directory, config, host)
@@ -109,7 +105,7 @@ def loading(
     entries = _settle_transit(disk, directory, disk.list(directory))
     files = {entry.name: entry for entry in entries if not entry.is_dir}
     log.topic_id = _topic_id(disk, directory, files)
-    yield from _find_segments(log, files)
+    yield from _find_segments(log, files, clean=clean)
     if not log.segments:
         log.open_segment(checkpointed.log_start_offset)
     log.activate_last()
@@ -203,9 +199,12 @@ def _topic_id(disk: Disk, directory: str, files: dict[str, DirectoryEntry]) -> b
     return decode_metadata(disk.read_file(path) or b"", path)
 
 
-def _find_segments(log: Log, files: dict[str, DirectoryEntry]) -> Iterator[None]:
+def _find_segments(
+    log: Log, files: dict[str, DirectoryEntry], *, clean: bool
+) -> Generator[None, None, None]:
     disk, directory = log.host.disk, log.directory
-    for name, entry in files.items():
+    last = max((name for name in files if _offset(name, LOG) is not None), default="")
+    for name, entry in list(files.items()):
         base_offset = _offset(name, *SEGMENT_SUFFIXES)
         if base_offset is None:
             continue
@@ -213,7 +212,9 @@ def _find_segments(log: Log, files: dict[str, DirectoryEntry]) -> Iterator[None]
             segment = Segment.existing(
                 disk, directory, base_offset, size=entry.size, mtime_ms=entry.mtime_ms
             )
-            _refuse_old_format(segment)
+            if is_old(segment):
+                torn = not clean and name == last
+                segment = yield from upgrading(segment, directory, files, may_be_torn=torn)
             log.segments.append(segment)
         elif f"{base_offset:020d}{LOG}" not in files:
             disk.unlink(f"{directory}/{name}")
@@ -253,25 +254,6 @@ def _first_damaged(
         except CorruptBatchError:
             return log.segments[-1].base_offset
     return None
-
-
-def _refuse_old_format(segment: Segment) -> None:
-    """Messages of format v0 and v1 have a checksum of their own, so they are recognised safely."""
-    if not segment.size:
-        return
-    head = segment.file.read_now(0, _OLD_MESSAGE.size)
-    if len(head) < _OLD_MESSAGE.size:
-        return
-    _, size, checksum, magic = _OLD_MESSAGE.unpack_from(head)
-    if magic not in (0, 1) or not 14 <= size <= segment.size:
-        return
-    message = memoryview(segment.file.read_now(0, 12 + size))
-    if crc32(message[16:]) == checksum:
-        raise StartupError(
-            f"{segment.file.path} has messages of format v{magic}; only v{MAGIC}, which Kafka "
-            f"has written since 0.11, is supported. Let Apache Kafka 3.x rewrite the topic ("
-            f"produce it into a new one), or move the directory away"
-        )
 
 
 # ------------------------------------------------------------------------ after an unclean shutdown

@@ -282,3 +282,98 @@ def _next_offset(batch: memoryview) -> int:
         return base_offset_at(batch, 0) + 1
     delta = int.from_bytes(batch[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4], "big")
     return base_offset_at(batch, 0) + delta + 1
+
+
+# --------------------------------------------------------------------- a log of an old broker
+
+# Messages that are not compressed become batches of at most so many bytes and messages.
+_GROUP_BYTES: Final = 16 << 10
+_GROUP_MESSAGES: Final = 500
+
+
+class Upgraded(NamedTuple):
+    """Batches of format v2 with the offsets and timestamps of a part of an old log."""
+
+    batches: bytearray
+    taken: int  # the bytes that they are made of: up to the first incomplete or damaged message
+    error: ApiError | None  # what is wrong after them; None: nothing, or an incomplete message
+
+
+def upgrade(view: memoryview) -> Upgraded:
+    """Convert a part of a log, of formats v0 and v1, to format v2; batches of v2 are copied."""
+    out = bytearray()
+    group: list[OldMessage] = []
+    taken = grouped = position = 0
+    error: ApiError | None = None
+    try:
+        end = whole_batches_end(view)
+        while position < end:
+            part = view[position : position + size_at(view, position)]
+            if part[MAGIC_AT] >= MAGIC:
+                out += _batch_of(group)
+                group, grouped, taken = [], 0, position
+                out += part
+            else:
+                message = next(iter_messages(part))
+                if not _fits(group, grouped, message):
+                    out += _batch_of(group)
+                    group, grouped, taken = [], 0, position
+                group.append(message)
+                grouped += len(part)
+            position += len(part)
+    except ApiError as damage:
+        error = damage
+    try:
+        out += _batch_of(group)
+        taken = position
+    except ApiError as damage:
+        error = damage
+    return Upgraded(out, taken, error)
+
+
+def upgraded(view: memoryview) -> memoryview:
+    """What a leader sent from a segment of an old format, as batches of format v2.
+
+    Raises:
+        ApiError: the first message is damaged.
+    """
+    found = upgrade(view)
+    if found.error is not None and not found.batches:
+        raise found.error
+    return memoryview(found.batches)
+
+
+def _fits(group: list[OldMessage], grouped: int, message: OldMessage) -> bool:
+    """Whether a message can be in one batch with those of the group."""
+    if not group:
+        return True
+    first, last = group[0], group[-1]
+    return (
+        not first.codec
+        and not message.codec
+        and grouped < _GROUP_BYTES
+        and len(group) < _GROUP_MESSAGES
+        and last.offset < message.offset < first.offset + _GROUP_OFFSETS
+        and first.has_append_time == message.has_append_time
+        and not (message.has_append_time and first.timestamp != message.timestamp)
+    )
+
+
+_GROUP_OFFSETS: Final = 1 << 30
+
+
+def _batch_of(group: list[OldMessage]) -> bytes:
+    if not group:
+        return b""
+    first = group[0]
+    records = [record for message in group for record in iter_records(message)]
+    append_time = first.has_append_time
+    return build_batch(
+        records,
+        base_offset=records[0].offset,
+        codec=Codec(first.codec),
+        timestamp_type=(
+            TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
+        ),
+        append_time_ms=first.timestamp,
+    )

@@ -24,7 +24,8 @@ from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError, hold
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
-from odradek.record.batch import BatchHeader
+from odradek.record.batch import MAGIC, MAGIC_AT, BatchHeader
+from odradek.record.conversion import upgraded
 from odradek.record.validate import ValidationRules
 from odradek.replica.fetch_session import SessionPartition
 from odradek.replica.follower import high_watermark as committed_here
@@ -347,6 +348,8 @@ class Partition:
             raise ApiError(self.error or ErrorCode.KAFKA_STORAGE_ERROR)
         before = log.leo
         if len(batches):
+            if len(batches) > MAGIC_AT and batches[MAGIC_AT] < MAGIC:
+                batches = upgraded(batches)  # the leader has a segment of an old format
             try:
                 log.append_as_follower(batches, wall_ms=wall_ms)
             except UnexpectedOffsetError as error:

@@ -9,6 +9,7 @@ from tests.unit.broker.live import play
 from tests.unit.broker.other_broker import OtherBroker
 
 from odradek.model.errors import ErrorCode
+from odradek.record.message_set import write_messages
 from odradek.record.records import Record, build_batch
 from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.fetch import (
@@ -118,6 +119,18 @@ def test_what_the_leader_sends_is_appended_and_acknowledged_by_the_next_fetch():
         assert (second.fetch_offset, second.last_fetched_epoch) == (2, 0)
 
     follow(story, answer(part(records=batch(0, b"a", b"b"), high_watermark=1)))
+
+
+def test_messages_of_an_old_format_in_the_leaders_log_are_appended_as_batches():
+    records = [Record(b"k", value, 5, (), number) for number, value in enumerate((b"a", b"b"))]
+
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        (header,) = (header for _, header in live.log().segments[0].walk(0))
+        assert (header.magic, header.base_offset, header.record_count) == (2, 0, 2)
+        assert named(leader.fetches[1])[0].fetch_offset == 2
+
+    follow(story, answer(part(records=bytes(write_messages(records, magic=1)), high_watermark=1)))
 
 
 def test_what_has_to_be_flushed_first_is_acknowledged_when_it_is_on_the_disk():
