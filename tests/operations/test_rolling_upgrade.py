@@ -128,6 +128,7 @@ class Clients:
         self.bootstrap = bootstrap
         self.acknowledged = []
         self._stopping = asyncio.Event()
+        self._has_stopped = False  # nothing is acknowledged any more
         self._delivery = asyncio.Event()
 
     async def produce(self):
@@ -141,6 +142,7 @@ class Clients:
                 waiting.append(asyncio.create_task(self._delivered(delivery, value)))
                 await asyncio.sleep(0.005)
             await asyncio.gather(*waiting)
+        self._has_stopped = True
 
     async def _delivered(self, delivery, value):
         await delivery
@@ -160,7 +162,7 @@ class Clients:
         async with await Consumer.open(settings) as consumer:
             consumer.subscribe(["orders"])
             found = []
-            while not self._stopping.is_set() or not set(self.acknowledged) <= set(found):
+            while not self._has_stopped or not set(self.acknowledged) <= set(found):
                 found += [record.value for record in await consumer.poll(200)]
         return found
 

@@ -5,8 +5,12 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from tests.page.running import RunningPage, run
+
+WAIT_MS = 60_000
+
+expect.set_options(timeout=WAIT_MS)  # not 5 seconds, in which a busy machine may change nothing
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def open_page(browser) -> Iterator[Callable[..., Page]]:
         if token:
             context.add_init_script(f"sessionStorage.setItem('token', '{token}')")
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(WAIT_MS)
         page.on("console", note)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(url)
