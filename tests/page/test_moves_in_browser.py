@@ -1,5 +1,6 @@
 """Replicas are moved with the mouse and by keyboard."""
 
+import json
 import re
 
 import pytest
@@ -52,3 +53,23 @@ def test_a_replica_is_moved_with_the_mouse_another_by_keyboard_and_the_plan_is_e
     expect(page.locator("#state")).to_contain_text(f"Single replicas of {TOPIC} is done.")
     described = served.kafka("kafka-topics", "--describe", "--topic", TOPIC)
     assert re.findall(r"Replicas: (\S+)", described) == ["0,2", "2,1"]
+
+
+def test_a_large_plan_is_shown_in_pages_and_its_file_has_all_of_it(served, open_page):
+    served.kafka("kafka-topics", "--create", "--topic", "many", "--partitions", "120",
+                 "--replication-factor", "1")  # fmt: skip
+    page = open_page(served.url + "moves/plan?kind=replication-factor&topic=many&factor=2")
+    rows = page.locator("#partitions + .scroll tbody tr")
+    expect(rows).to_have_count(100)
+    # The balance may move a partition of another topic, too.
+    changed = int(page.locator("dd").first.inner_text())
+    assert changed >= 120
+    assert Axe().run(page).response["violations"] == []
+
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="2").click()
+    expect(page).to_have_url(re.compile(r"/moves/plans/\w+\?page=2#partitions$"))
+    expect(rows).to_have_count(changed - 100)
+    expect(page.locator("dd").first).to_have_text(str(changed))
+    with page.expect_download() as download:
+        page.get_by_role("link", name="plan.json").click()
+    assert len(json.loads(download.value.path().read_text())["partitions"]) == changed

@@ -1,6 +1,7 @@
 """Plans made, executed, cancelled and rolled back on the page, with real brokers."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ pytest.importorskip("starlette", reason="the extra `web`")
 
 from peers import Peer
 from tests.asgi import requested
+from tests.served import ServedPage
 
 from odradek.client.admin.topics import BROKER, Alteration, alter_configs, describe_topics
 from odradek.client.cluster import Cluster
@@ -242,6 +244,44 @@ def test_a_replica_is_put_on_another_broker_and_partitions_are_added(bootstrap):
             status, answer = await page.post("/moves/begin", plan=plan["id"])
             assert status == 409
             assert "has changed since this was planned" in answer["error"]
+
+    asyncio.run(run())
+
+
+def test_a_page_without_the_solver_says_what_to_install_and_makes_the_other_plans(
+    bootstrap, tmp_path, monkeypatch
+):
+    create(bootstrap, "unsolved")
+    (tmp_path / "scipy.py").write_text("raise ModuleNotFoundError('hidden', name='scipy')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    page = ServedPage("--bootstrap-server", bootstrap)
+    try:
+        for kind in ("rebalance", "drain&broker=0", "replication-factor&topic=unsolved&factor=3"):
+            status, answer = page.ask(f"moves/plan?kind={kind}")
+            assert status == 422
+            assert re.search("scipy, and it is not installed: .*pip install", answer["error"])
+        put = "kind=place&topic=unsolved&partition=0&from=1&to=2"
+        status, plan = page.ask(f"moves/plan?{put}")
+        assert (status, plan["changed"]) == (200, 1)
+    finally:
+        page.end()
+
+
+def test_a_plan_that_was_shown_has_pages(bootstrap):
+    create(bootstrap, "paged")
+
+    async def run():
+        async with opened(bootstrap) as page:
+            query = "kind=place&topic=paged&put=0:0,2&put=1:0,2"
+            plan = await page.planned(f"{query}&limit=1")
+            assert (plan["page"], plan["pages"], plan["changed"]) == (1, 2, 2)
+            assert [p["name"] for p in plan["partitions"]] == ["paged-0"]
+            status, second = await page.get(f"/moves/plans/{plan['id']}?page=2&limit=1")
+            assert (status, second["id"], second["page"]) == (200, plan["id"], 2)
+            assert [p["name"] for p in second["partitions"]] == ["paged-1"]
+            status, whole = await page.get(f"/moves/plans/{plan['id']}/plan.json")
+            assert (status, len(whole["partitions"])) == (200, 2)
+            assert (await page.get("/moves/plans/none"))[0] == 404
 
     asyncio.run(run())
 
