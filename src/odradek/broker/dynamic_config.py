@@ -9,11 +9,12 @@ A topic that is new to this broker has no notification: `learn` reads its option
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
 from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, ChangeFollower, purge
-from odradek.coord.layout import sequence_number
+from odradek.coord.layout import decode_topic, sequence_number, topic_path
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
@@ -103,6 +104,17 @@ class DynamicConfig(ChangeFollower):
             overrides = self._decode(path, node)
             if overrides is not None:
                 self._listener.topic_config(topic, overrides)
+
+    async def topic_ids(self, topics: Sequence[str]) -> Mapping[str, bytes]:
+        """The ids of those topics that have one in the store."""
+        nodes = await self._store.get_many([topic_path(topic) for topic in topics])
+        found: dict[str, bytes] = {}
+        for topic, node in zip(topics, nodes, strict=True):
+            with suppress(CorruptNodeError):
+                topic_id = None if node is None else decode_topic(topic, node[0]).topic_id
+                if topic_id is not None:
+                    found[topic] = topic_id.bytes
+        return found
 
     async def wait_handled(self, number: int, deadline_ms: int) -> bool:
         """Wait until this broker has applied a notification; False if not before the deadline."""

@@ -290,7 +290,7 @@ class BrokerParts:
         self.controller_requests = ControllerRequests(
             self.replicas,
             self.metadata,
-            learn=self.dynamic_config.learn,
+            stored=self.dynamic_config,
             deleted=self._topic_deleted,
         )
 
