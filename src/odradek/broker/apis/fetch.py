@@ -13,6 +13,8 @@ Behaviour:
       if they send one (CVE-2018-1288).
     * Records beyond the first MiB are read from the log while the response is sent. A fetch
       behind other requests of its connection is handled when these are answered.
+    * A consumer's refusal names the new leader (v12+) and its address (v16+), if this broker has
+      them (KIP-951).
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
       only partitions with records or changes; a full one names all.
     * v0-9: see `odradek.broker.apis.old_fetch`.
@@ -26,6 +28,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.replication.current_leaders import CurrentLeaders
 from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, divergence
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -82,6 +85,7 @@ class FetchApi:
         throttle: Callable[[Connection, int], None],
         metadata: MetadataCache,
         broker_epochs: Callable[[], Mapping[int, int]],
+        leaders: CurrentLeaders,
         config: BrokerConfig,
         nearest: Callable[[LeaderReplica, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
@@ -109,6 +113,7 @@ class FetchApi:
         self._turns = turns
         self.worker = worker
         self._old_calls = old_calls  # by version; others are a FetchCall
+        self._leaders = leaders
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
@@ -306,9 +311,11 @@ class FetchApi:
             if throttle_ms:
                 return self._throttled(call, reading, throttle_ms)
         topics: dict[bytes | str, list[PartitionData]] = {}
+        failed = False
         for wanted, answer in reading.sent():
             topics.setdefault(wanted.key[0], []).append(answer)
             if answer.error_code:
+                failed = not is_follower
                 self.metrics.requests.errors[ApiKey.FETCH, answer.error_code] += 1
             if answer.records and is_follower:
                 self._count_replicated(wanted, len(answer.records))
@@ -322,6 +329,7 @@ class FetchApi:
             header.api_version,
             topics=list(topics.items()),
             session_id=call.fetcher.id,
+            node_endpoints=self._leaders.name_in_fetch(call, topics.items()) if failed else (),
         )
 
     def _throttled(

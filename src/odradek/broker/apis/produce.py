@@ -10,6 +10,7 @@ Behaviour:
       request times out: REQUEST_TIMED_OUT.
     * Each partition succeeds or fails on its own. Errors of a batch are in
       `odradek.record.validate`, errors of its sequence in `odradek.log.producer_state`.
+    * A refusal names the new leader and its address, if this broker has them (v10+, KIP-951).
     * A duplicate of an idempotent producer is answered with the offset of the first copy. A batch
       after one that was refused temporarily gets the same error (`broker.produce_refusals`).
     * Records of a transaction need Write on the transactional id of the request, for the request as
@@ -35,6 +36,7 @@ from typing import Any, Final
 
 from odradek.broker.apis.old_produce import UncheckedBatch, count_converted, validate_old
 from odradek.broker.coordinators.txn_verification import Errors, Question
+from odradek.broker.replication.current_leaders import CurrentLeaders
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.produce_rights import refuse_produce
@@ -112,6 +114,7 @@ class ProduceApi:
         throttle: Callable[[Connection, int], None],
         worker: Worker,
         turns: Turns,
+        leaders: CurrentLeaders,
         verification: Ask | None = None,
         refused: Callable[[Connection, str], None] = lambda _connection, _what: None,
     ) -> None:
@@ -127,6 +130,7 @@ class ProduceApi:
         self.throttle = throttle
         self._worker = worker
         self._turns = turns
+        self._leaders = leaders
         # What is left of SPEND_NS for the client and the read that are handled now.
         self._left_ns = SPEND_NS
         self._read_ms = 0
@@ -186,13 +190,10 @@ class ProduceApi:
             self._wait(call, request)
             await call.settled
         throttle_ms = self._account(call)
-        call.answer_with(
-            await turns.run(
-                encode_produce_response_in_slices(
-                    header.correlation_id, header.api_version, call.topics, throttle_ms
-                )
-            )
-        )
+        named = self._leaders.name_in_produce(call, call.topics) if call.failed else ()
+        id_, version = header.correlation_id, header.api_version
+        encoding = encode_produce_response_in_slices(id_, version, call.topics, throttle_ms, named)
+        call.answer_with(await turns.run(encoding))
 
     def _wait(self, call: "ProduceCall", request: Produce) -> None:
         least_ms = _LOOK_INSIDE_MS if call.unchecked and request.acks != ALL else 0
@@ -211,13 +212,11 @@ class ProduceApi:
             self._account(call)
 
     def answer(self, call: "ProduceCall") -> tuple[bytes]:
-        header = call.header
+        header, topics = call.header, call.topics
         throttle_ms = self._account(call)
-        return (
-            encode_produce_response(
-                header.correlation_id, header.api_version, call.topics, throttle_ms
-            ),
-        )
+        named = self._leaders.name_in_produce(call, topics) if call.failed else ()
+        id_, version = header.correlation_id, header.api_version
+        return (encode_produce_response(id_, version, topics, throttle_ms, named),)
 
     def _account(self, call: "ProduceCall") -> int:
         """Count a request that is complete. Returns its client's throttle time in ms."""
@@ -797,6 +796,7 @@ class ProduceCall(DataRequest):
         assert entry is not None
         topic, index = entry
         if error is not _NONE:
+            self.failed = True
             answer = self.topics[topic][1][index]
             self.topics[topic][1][index] = _failure(answer.partition, error)
         self.pending -= 1

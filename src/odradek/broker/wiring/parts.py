@@ -45,6 +45,7 @@ from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.gauges import publish
 from odradek.broker.incidents import Incidents
+from odradek.broker.replication.current_leaders import CurrentLeaders
 from odradek.broker.replication.fetching import last_fetches
 from odradek.broker.replication.isr_shell import IsrShell
 from odradek.broker.replication.log_dir_moves import LogDirMoves
@@ -396,6 +397,7 @@ class BrokerParts:
     def _make_data_apis(self) -> None:
         world, config = self._world, self.config
         worker = world.worker or LoopWorker(world.loop)
+        leaders = CurrentLeaders(self.replicas, self.metadata, config.broker_id)
         self.produce = ProduceApi(
             self.replicas,
             self.purgatory,
@@ -405,6 +407,7 @@ class BrokerParts:
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
             worker=worker,
             turns=self.turns,
+            leaders=leaders,
             verification=self.verification.ask,
             refused=lambda connection, what: self.requests.note_refusal(connection, what),
         )
@@ -428,6 +431,7 @@ class BrokerParts:
             metadata=self.metadata,
             broker_epochs=lambda: self.features.broker_epochs,
             config=config,
+            leaders=leaders,
             throttle_replicas=self.leader_quota,
             nearest=(self._nearest if config.replica_selector_class == RACK_AWARE else None),
             turns=self.turns,

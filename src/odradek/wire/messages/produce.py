@@ -452,10 +452,16 @@ def _encode_unusual(
 
 
 def encode_produce_response_in_slices(
-    correlation_id: int, version: int, topics: ProduceResults, throttle_time_ms: int = 0
+    correlation_id: int,
+    version: int,
+    topics: ProduceResults,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> Generator[None, None, bytes]:
     """Write a response of many partitions as a frame, with yields in between."""
     response = ProduceResponse(throttle_time_ms=throttle_time_ms)
+    if version >= _NEW_LEADER_FROM:
+        response.node_endpoints = list(node_endpoints)
     for name, results in topics:
         topic = TopicProduceResponse(name=name)
         response.responses.append(topic)
