@@ -18,7 +18,9 @@ Behaviour:
       is closed. Apache Kafka answers without brokers at once, and librdkafka 2.16 then drops the
       brokers that it had: docs/decisions.md.
     * A response about a partition of which this broker expects a newer leader waits for it, at most
-      for `odradek.metadata.hold.ms` (`broker/cluster/expected_leaders.py`).
+      for `odradek.metadata.hold.ms` (`broker/cluster/expected_leaders.py`). Where it names topics,
+      it first waits until their leaders have answered this broker, a moment at most, because the
+      client may have noticed the end of a leader before this broker.
 
 Versions:
     v4  `allow_auto_topic_creation`     v5  offline replicas      v7  leader epochs
@@ -32,7 +34,7 @@ Answers with thousands of partitions are made in slices.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.admin.topic_maker import MADE_AT_ONCE
@@ -61,6 +63,7 @@ SLICE: Final = 1_000  # partitions described before others may run
 BY_ID_SINCE: Final = 12
 LISTENER_NOT_FOUND_SINCE: Final = 6
 ANSWERS_MAX: Final = 256
+PROBED_MAX: Final = 1_000  # partitions of a request whose leaders are probed
 # For all answers that are kept, with the names of their requests: a request may be larger than its
 # answer.
 ANSWERS_BYTES_MAX: Final = 16 << 20
@@ -93,12 +96,18 @@ class MetadataApi:
         cluster_id: Callable[[], str],
         maker: TopicMaker | None,
         announced_within_ms: int,
+        probe: Callable[[Set[int]], Awaitable[object] | None] = lambda _leaders: None,
     ) -> None:
-        """`maker` is None where topics are not created on demand."""
+        """`maker` is None where topics are not created on demand.
+
+        `probe` waits for leaders to answer, or to be lost; None: it need not wait
+        (`ReplicaFetchers.probe`).
+        """
         self._cache = cache
         self._cluster_id = cluster_id
         self._maker = maker
         self._announced_within_ms = announced_within_ms
+        self._probe = probe
         self._answers: dict[_Key, Encoded] = {}
         self._answers_version = (-1, -1)
         self._answers_bytes = 0
@@ -117,8 +126,12 @@ class MetadataApi:
         """
         if not self._cache.brokers:
             return self._when_announced(session, request, api_version, part)
-        if self._cache.expected:
-            return self._when_led(session, request, api_version, part)
+        probe = None
+        if self._cache.expected.hold_ms and request.topics:
+            names = self._names(request, api_version)
+            probe = self._probe(self._cache.leaders_of(names or (), PROBED_MAX))
+        if probe is not None or self._cache.expected:
+            return self._when_led(session, request, api_version, part, probe)
         return self._now(session, request, api_version, part)
 
     def _now(
@@ -129,9 +142,16 @@ class MetadataApi:
         return self._answer(session, request, api_version)
 
     async def _when_led(
-        self, session: Session, request: MetadataRequest, api_version: int, part: int | None
+        self,
+        session: Session,
+        request: MetadataRequest,
+        api_version: int,
+        part: int | None,
+        probe: Awaitable[object] | None,
     ) -> Encoded | Message:
         """Answer when newer leaders that are expected are in the metadata, or after a while."""
+        if probe is not None:
+            await probe
         await self._cache.wait_for_leaders(self._names(request, api_version))
         answer = self._now(session, request, api_version, part)
         return await answer if isinstance(answer, Awaitable) else answer

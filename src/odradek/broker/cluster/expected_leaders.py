@@ -11,7 +11,7 @@ at most for `odradek.metadata.hold.ms` after the reason came up:
 Pure: the metadata cache calls it, with the time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from odradek.model.clock import MonotonicMs
 
@@ -29,6 +29,12 @@ class ExpectedLeaders:
     def __bool__(self) -> bool:
         """Whether any is expected, or was until a deadline that may have passed."""
         return bool(self._topics)
+
+    def items(self) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
+        """Topic and index; the leader epoch that is expected, and until when."""
+        for topic, expected in self._topics.items():
+            for index, reason in expected.items():
+                yield (topic, index), reason
 
     def expect(self, topic: str, index: int, epoch: int, monotonic_ms: MonotonicMs) -> None:
         """From now on a leader epoch of at least `epoch` is expected."""

@@ -6,11 +6,13 @@ cache; a request that creates a topic waits until the cache has it (`wait_until`
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.expected_leaders import ExpectedLeaders
 from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import Broker, EndPoint
+from odradek.model.invariants import hold
 from odradek.model.partition import LEADER_DURING_DELETE, NO_LEADER
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 from odradek.wire.schema import ZERO_UUID
@@ -63,6 +65,7 @@ class MetadataCache:
         self._changed = changed
         self._departed: list[tuple[Broker, MonotonicMs]] = []  # since when they are not registered
         self.expected = ExpectedLeaders(hold_ms)
+        self._lost: set[int] = set()  # leaders without a connection from here since their loss
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
 
     # ------------------------------------------------------------------- look-ups
@@ -141,13 +144,19 @@ class MetadataCache:
         return self.expected.until_ms(topics, self._monotonic_ms())
 
     def leader_lost(self, leader: int) -> None:
-        """The connection to this broker is lost: another leader is expected for its partitions."""
-        if self.expected.hold_ms:
+        """The connection to this broker is lost: another leader is expected for its partitions.
+
+        A loss is a reason once. While the broker stays registered and cannot be reached from here,
+        failed attempts to connect are not further ones: its clients may well reach it.
+        """
+        if self.expected.hold_ms and leader not in self._lost:
+            self._lost.add(leader)
             for topic, index, known in self._led_by(leader):
                 self.expected.expect(topic, index, known.leader_epoch + 1, self._monotonic_ms())
 
     def leader_reached(self, leader: int) -> None:
         """There is a connection to this broker again."""
+        self._lost.discard(leader)
         if self.expected:
             for topic, index, _ in self._led_by(leader):
                 self.expected.drop(topic, index)
@@ -159,6 +168,12 @@ class MetadataCache:
         if known is None or leader_epoch > known.leader_epoch:
             self.expected.expect(topic, index, leader_epoch, self._monotonic_ms())
 
+    def leaders_of(self, topics: Iterable[str], count_max: int) -> set[int]:
+        """The leaders of these topics' partitions, of the first `count_max`."""
+        known = (self._topics[name] for name in topics if name in self._topics)
+        partitions = (found for topic in known for found in topic.partitions.values())
+        return {found.leader for found in islice(partitions, count_max)}
+
     def _led_by(self, leader: int) -> list[tuple[str, int, PartitionMetadata]]:
         return [
             (name, index, known)
@@ -166,6 +181,20 @@ class MetadataCache:
             for index, known in topic.partitions.items()
             if known.leader == leader
         ]
+
+    def validate(self) -> None:
+        """Check that each response that waits has a reason, and waits no longer than it may.
+
+        Raises:
+            InvariantError: a leader epoch is expected that the metadata has, or for too long.
+        """
+        latest_ms = self._monotonic_ms() + self.expected.hold_ms
+        for (topic, index), (epoch, deadline_ms) in self.expected.items():
+            known = self.partition(topic, index)
+            name = f"metadata of {topic}-{index}"
+            known_epoch = -1 if known is None else known.leader_epoch
+            hold(epoch > known_epoch, name, "leader epoch %d is expected, and is there", epoch)
+            hold(deadline_ms <= latest_ms, name, "a response waits until %d", deadline_ms)
 
     # --------------------------------------------------------------------- changes
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError, framed
+from odradek.broker.replication.leader_probe import PROBE_MS, LeaderProbe
 from odradek.broker.replication.partition import Partition
 from odradek.broker.serving.tasks import Tasks
 from odradek.log.disk import NO_DESCRIPTORS, StorageError
@@ -168,6 +169,7 @@ class ReplicaFetcher:
             client_id=self._client_id,
             timeout_ms=options.timeout_ms,
         )
+        self.probe = LeaderProbe(self._peer, broker_id, tasks.start)
 
     # ------------------------------------------------------------------- what is fetched
 
@@ -226,6 +228,13 @@ class ReplicaFetcher:
             if silent_ms > self._options.timeout_ms + self._options.max_wait_ms:
                 self._disconnect()
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether there is a connection, and no response is overdue."""
+        sent_ms = self.unanswered_since
+        silent_ms = 0 if sent_ms is None else self._clock.monotonic_ms() - sent_ms
+        return self._channel is not None and silent_ms <= self._options.max_wait_ms + PROBE_MS
+
     # ------------------------------------------------------------------------ the loop
 
     def _go_on(self, *, at_once: bool = False) -> None:
@@ -261,6 +270,7 @@ class ReplicaFetcher:
             channel.close()
             return
         self._channel = channel
+        self.probe.connected()
         self.reached()
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._send()
@@ -270,6 +280,7 @@ class ReplicaFetcher:
         self._channel = None
         if not self._is_stopped:
             self.lost()
+        self.probe.disconnected()
 
     def _disconnect(self) -> None:
         channel, self._channel = self._channel, None

@@ -4,7 +4,8 @@ A partition whose leader is not in the metadata waits: it is fetched when the me
 leader's address.
 """
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Set
 from functools import partial
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -70,6 +71,18 @@ class ReplicaFetchers:
         """Disconnect from leaders that have not answered for too long."""
         for fetcher in self._by_leader.values():
             fetcher.check_silence()
+
+    def probe(self, leaders: Set[int]) -> Awaitable[object] | None:
+        """Wait until these leaders have answered, or are lost (`LeaderProbe`).
+
+        None: nothing is fetched from any of them, or those are lost or silent already.
+        """
+        probes = [
+            fetcher.probe.wait()
+            for leader, fetcher in self._by_leader.items()
+            if leader in leaders and fetcher.is_answering
+        ]
+        return asyncio.gather(*probes) if probes else None
 
     def problems(self) -> dict[int, str]:
         """The leaders that this broker cannot connect to, and why."""

@@ -259,6 +259,7 @@ class BrokerParts:
             cluster_id=lambda: self.cluster_id,
             maker=maker if config.auto_create_topics_enable else None,
             announced_within_ms=config.zookeeper_session_timeout_ms,
+            probe=lambda leaders: self.fetchers.probe(leaders),
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
         self.features = FeatureShell(

@@ -1,4 +1,4 @@
-"""Checks replicas and logs after operations on them: `Partition.validate`, `Log.validate`.
+"""Checks replicas, logs and metadata after operations on them (`Partition.validate` and others).
 
 The offsets are compared after each operation. The rest is checked after every so many-th operation
 on a partition, and after each one that is rare: a truncation, a deletion of segments. A state that
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
 from odradek.log.log import Log
 from odradek.model.invariants import InvariantError
@@ -32,6 +33,7 @@ _OF_PARTITIONS: Final = (
     "wait_for_commit",
 )
 _OF_LOGS: Final = ("delete_old_segments", "truncate_fully_and_start_at", "truncate_to")
+_OF_METADATA: Final = ("leader_announced", "leader_lost", "leader_reached", "update")
 
 
 @contextmanager
@@ -48,14 +50,18 @@ def validated(violated: Callable[[str], None]) -> Iterator[None]:
         elif log is not None and not log.log_start_offset <= log.high_watermark <= log.leo:
             _validate(log, violated)
 
-    before = [
-        *((Partition, name, getattr(Partition, name)) for name in _OF_PARTITIONS),
-        *((Log, name, getattr(Log, name)) for name in _OF_LOGS),
+    def changed(subject: Log | MetadataCache) -> None:
+        _validate(subject, violated)
+
+    looks: list[tuple[type, tuple[str, ...], Callable[[Any], None]]] = [
+        (Partition, _OF_PARTITIONS, partition_changed),
+        (Log, _OF_LOGS, changed),
+        (MetadataCache, _OF_METADATA, changed),
     ]
-    for owner, name, method in before[: len(_OF_PARTITIONS)]:
-        setattr(owner, name, _followed_by(method, partition_changed))
-    for owner, name, method in before[len(_OF_PARTITIONS) :]:
-        setattr(owner, name, _followed_by(method, lambda log: _validate(log, violated)))
+    before = [(owner, name, getattr(owner, name)) for owner, names, _ in looks for name in names]
+    for owner, names, look in looks:
+        for name in names:
+            setattr(owner, name, _followed_by(getattr(owner, name), look))
     try:
         yield
     finally:
@@ -72,7 +78,7 @@ def _followed_by(method: Callable[..., Any], look: Callable[[Any], None]) -> Cal
     return called
 
 
-def _validate(subject: Partition | Log, violated: Callable[[str], None]) -> None:
+def _validate(subject: Partition | Log | MetadataCache, violated: Callable[[str], None]) -> None:
     try:
         subject.validate()
     except InvariantError as error:

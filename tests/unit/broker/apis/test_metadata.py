@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from functools import partial
 
 import pytest
 from tests.unit.broker.cluster.test_metadata_cache import ID_A, update_metadata
@@ -11,6 +12,7 @@ from odradek.broker.cluster.metadata_cache import DEPARTED_MS, MetadataCache
 from odradek.broker.serving.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.invariants import InvariantError
 from odradek.sim.world.loop import run
 from odradek.wire.codec import decoder
 from odradek.wire.messages.metadata import (
@@ -309,14 +311,20 @@ def test_a_broker_that_is_never_announced_does_not_answer_that_there_are_no_brok
 # ------------------------------------------------------------------ leaders that are expected
 
 
-def held(scenario, *, hold_ms=300):
+def held(scenario, *, hold_ms=300, probe=lambda cache, leaders: None):
     """A scenario with an API and its cache; partition 0 of `orders` is led by broker 1 of 1, 2."""
 
     async def inside():
         loop = asyncio.get_running_loop()
         cache = MetadataCache(loop, lambda: round(loop.time() * 1000), hold_ms)
         cache.update(update_metadata(("orders", ID_A, {0: 1}), brokers=(1, 2)))
-        api = MetadataApi(cache, cluster_id=lambda: "c", maker=None, announced_within_ms=1000)
+        api = MetadataApi(
+            cache,
+            cluster_id=lambda: "c",
+            maker=None,
+            announced_within_ms=1000,
+            probe=partial(probe, cache),
+        )
         await scenario(api, cache, loop)
 
     run(inside())
@@ -388,6 +396,51 @@ def test_an_answer_does_not_wait_for_a_leader_that_is_back():
     held(scenario)
 
 
+def test_a_leader_that_stays_out_of_reach_is_waited_for_once():
+    async def scenario(api, cache, loop):
+        cache.leader_lost(1)
+        await asyncio.sleep(0.5)
+        cache.leader_lost(1)  # another attempt to connect has failed
+        begun = loop.time()
+        assert (await leader_and_brokers(api.handle(session(), named("orders"), 12)))[0] == [1]
+        assert loop.time() == begun
+        cache.leader_reached(1)
+        cache.leader_lost(1)
+        loop.call_later(0.05, cache.update, moved())
+
+        assert (await leader_and_brokers(api.handle(session(), named("orders"), 12)))[0] == [2]
+
+    held(scenario)
+
+
+def test_a_client_that_asks_before_the_loss_is_noticed_here_gets_the_successor():
+    probed = []
+
+    async def notices(cache, leaders):
+        probed.append(leaders)
+        await asyncio.sleep(0.002)
+        cache.leader_lost(1)
+
+    async def scenario(api, cache, loop):
+        loop.call_later(0.05, cache.update, moved())
+
+        assert (await leader_and_brokers(api.handle(session(), named("orders"), 12)))[0] == [2]
+        assert probed == [{1}]
+
+    held(scenario, probe=notices)
+
+
+@pytest.mark.parametrize(
+    ("request_of_none", "hold_ms"),
+    [(MetadataRequest(topics=None), 300), (MetadataRequest(topics=[]), 300), (named("orders"), 0)],
+)
+def test_leaders_are_probed_only_for_topics_that_are_named(request_of_none, hold_ms):
+    async def scenario(api, cache, loop):
+        assert isinstance(api.handle(session(), request_of_none, 12), Encoded)
+
+    held(scenario, hold_ms=hold_ms, probe=lambda cache, leaders: asyncio.sleep(60))
+
+
 def test_nothing_waits_if_the_limit_is_0():
     async def scenario(api, cache, loop):
         cache.leader_lost(1)
@@ -395,6 +448,27 @@ def test_nothing_waits_if_the_limit_is_0():
         assert isinstance(api.handle(session(), named("orders"), 12), Encoded)
 
     held(scenario, hold_ms=0)
+
+
+def test_an_expectation_without_a_reason_violates_an_invariant():
+    async def scenario(api, cache, loop):
+        cache.leader_lost(1)
+        cache.validate()
+        cache.expected.met = lambda topic, index, epoch: None
+        cache.update(moved())
+        with pytest.raises(InvariantError, match="leader epoch 1 is expected, and is there"):
+            cache.validate()
+
+    held(scenario)
+
+
+def test_an_expectation_for_too_long_violates_an_invariant():
+    async def scenario(api, cache, loop):
+        cache.expected.expect("orders", 0, 1, 60_000)
+        with pytest.raises(InvariantError, match="a response waits until 60300"):
+            cache.validate()
+
+    held(scenario)
 
 
 def test_a_broker_that_has_ended_is_named_for_a_while_to_those_who_name_topics():

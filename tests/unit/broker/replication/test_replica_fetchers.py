@@ -1,5 +1,7 @@
 """The leaders that a broker fetches from, as they register, stop and change their address."""
 
+import asyncio
+
 from odradek.broker.replication.replica_fetchers import ReplicaFetchers
 from odradek.model.cluster import Broker, EndPoint
 
@@ -29,6 +31,12 @@ class FakeFetcher:
         self.stopped = False
         self.checked = 0
         self.fetched_bytes = 7
+        self.is_answering = True
+        self.probed = 0
+        self.probe = self
+
+    async def wait(self):
+        self.probed += 1
 
     def __len__(self):
         return len(self.followed)
@@ -175,3 +183,18 @@ def test_the_metadata_cache_is_notified_of_lost_and_new_connections_to_leaders()
     stage.made[0].reached()
 
     assert stage.cache.noted == [("lost", 3), ("reached", 2)]
+
+
+def test_leaders_that_answer_and_are_fetched_from_are_probed():
+    async def story():
+        stage = Stage(1, 2, 3)
+        for leader in (1, 2):
+            stage.fetchers.follow(FakePartition(leader))
+        one, two = stage.made
+        two.is_answering = False
+
+        assert stage.fetchers.probe({2, 3}) is None, "silent already, or not followed"
+        await stage.fetchers.probe({1, 2, 3})
+        assert (one.probed, two.probed) == (1, 0)
+
+    asyncio.run(story())
