@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.current_leaders import CurrentLeaders
-from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, divergence
+from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, has_what_it_says
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import DataRequest, Purgatory
@@ -38,7 +38,7 @@ from odradek.broker.serving.session import Session
 from odradek.broker.serving.worker import Worker
 from odradek.config.broker import BrokerConfig
 from odradek.log.disk import StorageError
-from odradek.log.slices import ColdRead, OffsetOutOfRangeError
+from odradek.log.slices import ColdRead
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
@@ -85,7 +85,6 @@ class FetchApi:
         throttle: Callable[[Connection, int], None],
         metadata: MetadataCache,
         broker_epochs: Callable[[], Mapping[int, int]],
-        leaders: CurrentLeaders,
         config: BrokerConfig,
         nearest: Callable[[LeaderReplica, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
@@ -113,7 +112,7 @@ class FetchApi:
         self._turns = turns
         self.worker = worker
         self._old_calls = old_calls  # by version; others are a FetchCall
-        self._leaders = leaders
+        self._leaders = CurrentLeaders(replicas, metadata, config.broker_id)
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
@@ -274,7 +273,7 @@ class FetchApi:
             if (
                 isinstance(partition, Partition)
                 and partition.check_epoch(wanted.current_leader_epoch) is ErrorCode.NONE
-                and _has_what_it_says(partition, wanted)
+                and has_what_it_says(partition, wanted)
             ):
                 self._replicas.follower_fetched(
                     partition,
@@ -571,17 +570,6 @@ def _refused(header: RequestHeader, error: ErrorCode) -> list[Buffer]:
     return encode_fetch_response(
         header.correlation_id, header.api_version, topics=[], error_code=error
     )
-
-
-def _has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:
-    """Whether a follower's log below its offset is the leader's; only then it is acknowledged."""
-    log = partition.log
-    if log is None or not log.log_start_offset <= wanted.fetch_offset <= log.leo:
-        return False
-    try:
-        return divergence(log, wanted) is None
-    except OffsetOutOfRangeError:
-        return False
 
 
 _DEBUGGER: Final = -2

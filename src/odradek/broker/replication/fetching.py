@@ -419,6 +419,17 @@ def divergence(log: Log, wanted: SessionPartition) -> EpochEndOffset | None:
     return None
 
 
+def has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:
+    """Whether a follower's log below its offset is the leader's; only then it is acknowledged."""
+    log = partition.log
+    if log is None or not log.log_start_offset <= wanted.fetch_offset <= log.leo:
+        return False
+    try:
+        return divergence(log, wanted) is None
+    except OffsetOutOfRangeError:
+        return False
+
+
 def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:
     log = partition.log
     if log is None:

@@ -7,7 +7,7 @@ function that looks the later one up when it is called. This module makes no dec
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek import __version__
 from odradek.broker.admin.clients import ClientAdmin
@@ -398,7 +398,6 @@ class BrokerParts:
     def _make_data_apis(self) -> None:
         world, config = self._world, self.config
         worker = world.worker or LoopWorker(world.loop)
-        leaders = CurrentLeaders(self.replicas, self.metadata, config.broker_id)
         self.produce = ProduceApi(
             self.replicas,
             self.purgatory,
@@ -408,7 +407,7 @@ class BrokerParts:
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
             worker=worker,
             turns=self.turns,
-            leaders=leaders,
+            leaders=CurrentLeaders(self.replicas, self.metadata, config.broker_id),
             verification=self.verification.ask,
             refused=lambda connection, what: self.requests.note_refusal(connection, what),
         )
@@ -432,7 +431,6 @@ class BrokerParts:
             metadata=self.metadata,
             broker_epochs=lambda: self.features.broker_epochs,
             config=config,
-            leaders=leaders,
             throttle_replicas=self.leader_quota,
             nearest=(self._nearest if config.replica_selector_class == RACK_AWARE else None),
             turns=self.turns,
@@ -544,13 +542,11 @@ class BrokerParts:
         self.move_quota.rate = config.replica_alter_log_dirs_io_max_bytes_per_second
 
     def _set_verification(self) -> None:
-        enabled = self.config.transaction_partition_verification_enable
-        self.produce.verifies_version_1 = enabled
+        self.produce.verifies_version_1 = self.config.transaction_partition_verification_enable
 
     def _controller_guard(self) -> Check | None:
         """What a write to the store checks, so that only the elected controller writes."""
-        is_controller = self.topic_admin.is_controller
-        return self.topic_admin.check_term().token if is_controller else None
+        return self.topic_admin.check_term().token if self.topic_admin.is_controller else None
 
     def _registered(self, broker_epoch: int) -> None:
         self.controller_requests.broker_epoch = self.logs.broker_epoch = broker_epoch
@@ -562,9 +558,8 @@ class BrokerParts:
         self.features.look()
 
     def _role_changed(self, partition: Partition) -> None:
-        topics: tuple[CoordinatorTopic[Any], ...] = (self.group_topic, self.transaction_topic)
-        for topic in topics:
-            topic.role_changed(partition)
+        self.group_topic.role_changed(partition)
+        self.transaction_topic.role_changed(partition)
 
     def _metadata_changed(self) -> None:
         self.features.look()  # the controller may have changed
