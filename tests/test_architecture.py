@@ -50,6 +50,11 @@ def test_every_room_of_the_broker_is_on_the_page():
     assert set(re.findall(r"^\| `([a-z]+)` \|", chapter, re.MULTILINE)) == rooms
 
 
+def test_no_page_has_a_conflict_marker():
+    marker = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [page.name for page in PAGES if marker.search(page.read_text())] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
