@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 from odradek.model.partition import NO_LEADER, TopicPartition
@@ -17,18 +18,26 @@ class Replicas:
     in_sync: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterPicture:
-    """A snapshot: brokers with their racks, and partitions with their replicas."""
+    """A snapshot: brokers with their racks, and partitions with their replicas.
+
+    What is known of the racks is found once: rules ask for it for every replica.
+    """
 
     racks: Mapping[int, str | None]
     partitions: Mapping[TopicPartition, Replicas]
     isr_min: Mapping[str, int] = field(default_factory=dict)  # by topic, where it is known
 
-    @property
+    @cached_property
     def knows_racks(self) -> bool:
         """Whether every broker has a rack: otherwise racks are ignored."""
         return bool(self.racks) and all(rack is not None for rack in self.racks.values())
+
+    @cached_property
+    def rack_names(self) -> frozenset[str]:
+        """The racks of all brokers, by `rack_of`."""
+        return frozenset(map(self.rack_of, self.racks))
 
     def without_racks(self) -> Self:
         """The same brokers, for a plan that ignores racks."""

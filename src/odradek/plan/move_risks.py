@@ -104,7 +104,7 @@ def _rack(picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition
         return None
     before = Counter(map(picture.rack_of, plan.before[partition]))
     after = Counter(map(picture.rack_of, plan.after[partition]))
-    free = sorted(set(map(picture.rack_of, picture.racks)) - set(after))
+    free = sorted(picture.rack_names - after.keys())
     worse = sorted(rack for rack, count in after.items() if count > max(1, before[rack]))
     if not free or not worse:
         return None

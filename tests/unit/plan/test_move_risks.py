@@ -6,6 +6,7 @@ from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.move_risks import move_risks
 from odradek.plan.movement import MovementPlan
+from odradek.plan.reassignment import plan_to
 
 T = TopicPartition("t", 0)
 
@@ -57,3 +58,23 @@ def test_partitions_with_the_same_risk_are_reported_together():
     assert risk.partitions == tuple(partitions)
     assert str(risk).startswith("t-0, t-1, t-2, t-3, t-4 and 2 more: there is no leader")
     assert "until broker 0 runs again" in str(risk)
+
+
+class CountedRacks(dict):
+    """Racks by broker; `looks` counts how often all of them are looked at."""
+
+    looks = 0
+
+    def values(self):
+        self.looks += 1
+        return super().values()
+
+
+def test_the_racks_of_all_brokers_are_looked_at_once_and_not_for_each_replica():
+    racks = CountedRacks({0: "a", 1: "b", 2: "c"})
+    names = [TopicPartition("t", number) for number in range(50)]
+    picture = ClusterPicture(racks, {name: Replicas((0, 1), 1, 0, (0, 1)) for name in names})
+    plan = plan_to(picture, dict.fromkeys(names, (0, 2)))
+
+    assert move_risks(picture, plan) == []
+    assert racks.looks == 1
