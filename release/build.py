@@ -3,9 +3,10 @@
 The wheel and the source archive of `odradek`, and those of `odradek-fast` (the folder fast/). Both
 are made in two copies of the sources, in different directories, with the time of the last commit
 (SOURCE_DATE_EPOCH): their bytes have to be the same. On Linux the kernel is compiled by the
-compiler of the package `ziglang` for glibc 2.17, so that the wheel does not depend on the C library
-of this machine; auditwheel and abi3audit verify that. Then the wheels are installed into a fresh
-environment, whose broker stores and returns records with nothing on PATH.
+compiler of the package `ziglang`, for each of `TARGETS`, so that the wheels do not depend on the C
+library and the processor of this machine; auditwheel and abi3audit verify that. Then the wheels for
+this machine are installed into a fresh environment, whose broker stores and returns records with
+nothing on PATH.
 """
 
 import argparse
@@ -22,12 +23,20 @@ import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
 ROOT: Final = pathlib.Path(__file__).parents[1]
 GLIBC: Final = "2.17"
+# The platforms of the kernel's wheels, and what its compiler calls them.
+TARGETS: Final = {
+    f"{tag}_{machine}": f"{machine}-linux-{libc}"
+    for machine in ("x86_64", "aarch64")
+    for tag, libc in (("manylinux_2_17", f"gnu.{GLIBC}"), ("musllinux_1_2", "musl"))
+}
+MUSL: Final = "libc.so"  # what a shared library may need there
 # What the bytes depend on, beside the sources.
 TOOLS: Final = ("hatchling", "setuptools", *(["ziglang"] if sys.platform == "linux" else []))
 PLACEHOLDER: Final = "git.example"
@@ -78,16 +87,11 @@ def copy_sources(to: pathlib.Path) -> None:
             (to / name).chmod((ROOT / name).stat().st_mode & 0o755 | 0o644)
 
 
-def compiler(scratch: pathlib.Path) -> Mapping[str, str]:
-    """The variables with which setuptools compiles for an old glibc, on any Linux."""
-    if sys.platform != "linux":
-        return {}
-    machine = platform.machine()
+def compiler(scratch: pathlib.Path, tag: str, target: str) -> Mapping[str, str]:
+    """The variables with which setuptools compiles for another C library or processor."""
     wrapper, config = scratch / "cc", scratch / "setup.cfg"
-    target = f"{machine}-linux-gnu.{GLIBC}"
     wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang cc -target {target} "$@"\n')
     wrapper.chmod(0o755)
-    tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
     config.write_text(f"[bdist_wheel]\nplat_name={tag}\n")
     # These replace the flags of this Python, which differ between machines.
     return {
@@ -115,7 +119,11 @@ def make(scratch: pathlib.Path, epoch_s: str) -> dict[str, bytes]:
         packed.extractall(scratch, filter="data")
     kernel = scratch / archive.name.removesuffix(".tar.gz")
     command = [sys.executable, "-c", hook.format("wheel"), dist]
-    run(command, kernel, **given, **compiler(scratch))
+    if sys.platform != "linux":
+        run(command, kernel, **given)
+    for tag, target in TARGETS.items() if sys.platform == "linux" else ():
+        run(command, kernel, **given, **compiler(scratch, tag, target))
+        shutil.rmtree(kernel / "build")  # objects for another processor
     made = sorted([*dist.glob("*.whl"), *dist.glob("*.tar.gz")])
     return {path.name: path.read_bytes() for path in made}
 
@@ -162,15 +170,39 @@ def check(dist: pathlib.Path, names: Sequence[str]) -> None:
     say("twine: the metadata of all archives is right")
     if PLACEHOLDER in (ROOT / "pyproject.toml").read_text():
         say(f"not to be published: pyproject.toml has the placeholder {PLACEHOLDER}")
-    kernel = next(name for name in names if name.startswith("odradek_fast") and ".whl" in name)
-    if sys.platform == "linux":
+    for kernel in names:
+        if kernel.startswith("odradek_fast") and kernel.endswith(".whl"):
+            check_kernel(dist, kernel)
+
+
+def check_kernel(dist: pathlib.Path, kernel: str) -> None:
+    if "manylinux" in kernel:
         report = run([sys.executable, "-m", "auditwheel", "show", kernel], dist)
         found = re.search(r'"manylinux_2_(\d+)_\w+"', " ".join(report.split()))
         if found is None or int(found[1]) > int(GLIBC.partition(".")[2]):
             raise BuildError(f"{kernel} does not fit glibc {GLIBC}:\n{report}")
         say(f"auditwheel: {kernel} fits glibc {GLIBC}; the least is 2.{found[1]}")
+    if "musllinux" in kernel and (needed := libraries(dist / kernel)) - {MUSL}:
+        raise BuildError(f"{kernel} needs {', '.join(sorted(needed))}, not only {MUSL}")
     run([sys.executable, "-m", "abi3audit", "--strict", kernel], dist)
-    say("abi3audit: it uses nothing but the stable ABI of Python 3.11")
+    say(f"abi3audit: {kernel} uses nothing but the stable ABI of Python 3.11")
+
+
+def libraries(wheel: pathlib.Path) -> set[str]:
+    """The shared libraries that the compiled module of a wheel needs."""
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - a dependency of auditwheel
+
+    with zipfile.ZipFile(wheel) as packed:
+        name = next(each for each in packed.namelist() if each.endswith(".so"))
+        dynamic = ELFFile(io.BytesIO(packed.read(name))).get_section_by_name(".dynamic")
+        return {tag.needed for tag in dynamic.iter_tags("DT_NEEDED")}
+
+
+def is_for_this_machine(name: str) -> bool:
+    """Whether a wheel can be installed here; those of musl cannot, here it is glibc."""
+    return name.endswith("-any.whl") or (
+        name.endswith(f"{platform.machine()}.whl") and "musllinux" not in name
+    )
 
 
 def try_out(wheels: Sequence[pathlib.Path]) -> None:
@@ -203,7 +235,7 @@ def main() -> None:
         for name, data in made.items():
             (dist / name).write_bytes(data)
         check(dist, list(made))
-        try_out([dist / name for name in made if name.endswith(".whl")])
+        try_out([dist / name for name in made if is_for_this_machine(name)])
     except BuildError as error:
         raise SystemExit(f"build: {error}") from None
     for name, data in made.items():

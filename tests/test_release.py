@@ -6,7 +6,9 @@
 import email
 import email.policy
 import pathlib
+import platform
 import re
+import runpy
 import tarfile
 import tomllib
 import zipfile
@@ -112,3 +114,31 @@ def test_the_changes_of_this_version_are_listed():
 
     assert re.search(rf"^## {re.escape(__version__)}, (not yet released|20\d\d-\d\d-\d\d)$",
                      changes, re.MULTILINE)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def build():
+    return runpy.run_path(str(ROOT / "release" / "build.py"))
+
+
+def test_the_kernel_is_compiled_for_two_processors_and_two_libraries(build):
+    assert build["TARGETS"] == {
+        "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
+        "musllinux_1_2_x86_64": "x86_64-linux-musl",
+        "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
+        "musllinux_1_2_aarch64": "aarch64-linux-musl",
+    }
+
+
+def test_only_wheels_for_this_machine_are_installed(build):
+    machine = platform.machine()
+    names = [
+        "odradek-0.1.0-py3-none-any.whl",
+        "odradek-0.1.0.tar.gz",
+        *(f"odradek_fast-0.2.0-cp311-abi3-{tag}.whl" for tag in build["TARGETS"]),
+    ]
+
+    assert [name for name in names if build["is_for_this_machine"](name)] == [
+        "odradek-0.1.0-py3-none-any.whl",
+        f"odradek_fast-0.2.0-cp311-abi3-manylinux_2_17_{machine}.whl",
+    ]

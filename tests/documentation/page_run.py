@@ -29,7 +29,7 @@ from tests.documentation.masks import Bindings, as_on_page, matched, ports
 
 SUPPORT = pathlib.Path(__file__).parent  # of hidden commands
 HOME = "/home/me"  # what pages show in place of the directory
-COMMAND_S = 120.0
+COMMAND_S = 300.0
 STOP_S = 20.0
 UNTIL_S = 60.0
 REFRESH_UNTIL_S = 10.0  # then what is printed is what the page shall show
