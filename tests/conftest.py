@@ -26,7 +26,10 @@ collect_ignore_glob = [
 # Tests that start brokers mostly wait: each part is run by one worker, one test after the other.
 PARTS = {
     "tests/clients/": "brokers of clients and pages",
-    "tests/cluster/": "brokers of clusters",
+    "tests/cluster/security/": "brokers of clients and pages",
+    "tests/cluster/testkit/": "brokers of clients and pages",
+    "tests/cluster/web/": "brokers of clients and pages",
+    "tests/cluster/": "brokers of clusters",  # but for the folders above
     "tests/documentation/": "brokers of clients and pages",
     "tests/operations/": "brokers of tools and Spark",
     "tests/page/": "brokers of clients and pages",
