@@ -24,6 +24,18 @@ KAFKA_PYTHON_1: Final = (
 )
 KAFKA_PYTHON_0: Final = ("kafka-python==0.9.5", "python-snappy==0.6.1", "six==1.16.0")
 
+# With another kazoo than it asks for, whose parameters are not named `async`.
+PYKAFKA: Final = (
+    "--no-deps",
+    "pykafka==2.8.0",
+    "kazoo==2.11.0",
+    "python-snappy==0.7.3",
+    "cramjam==2.11.0",
+    "setuptools==70.3.0",
+    "six==1.17.0",
+    "tabulate==0.9.0",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldClient:
@@ -53,6 +65,12 @@ def _kafka_python_1() -> list[str]:
     packages = fetch.python_packages(sys.executable, *KAFKA_PYTHON_1)
     program = HERE / "kafka_python_1" / "client.py"
     return ["env", f"PYTHONPATH={packages}", sys.executable, str(program)]
+
+
+def _pykafka() -> list[str]:
+    packages = fetch.python_packages(sys.executable, *PYKAFKA)
+    program = HERE / "pykafka_2" / "client.py"
+    return ["env", f"PYTHONPATH={packages}", sys.executable, "-W", "ignore", str(program)]
 
 
 def _kafka_python_0() -> list[str]:
@@ -145,6 +163,10 @@ def _of_python() -> Iterator[tuple[str, OldClient]]:
     yield "kafka_python_0.9", OldClient(
         library="kafka-python 0.9.5, on Python 3.6 or 2.7", protocol="0.8.1", offsets=ZOOKEEPER,
         command=_kafka_python_0, able=BEFORE_LZ4, marks=JVM,
+    )  # fmt: skip
+    yield "pykafka", OldClient(
+        library="pykafka 2.8.0", protocol="0.9.0", offsets=KAFKA, version="0.9.0",
+        command=_pykafka, able=replace(BEFORE_LZ4, offsets=False), marks=JVM,
     )  # fmt: skip
 
 

@@ -64,7 +64,9 @@ def old_rounds(prefix: str, able: Abilities) -> list[Round]:
             acks=acks,
             idempotent=False,
             records=tuple(_sendable(number, able)),
-            there=tuple(rounds.usual_records(100 + number, null_header_values=True)),
+            there=tuple(
+                rounds.usual_records(100 + number, null_header_values=able.null_header_values)
+            ),
         )
         for number, (codec, acks) in enumerate(kinds)
     ]
