@@ -165,6 +165,12 @@ def test_right_after_an_election_the_end_is_not_known():
         await live.order(replicas=(0, 2), leader_epoch=1)
         for timestamp in (LATEST, 100, MAX_TIMESTAMP):
             assert await ask(live, timestamp) == ErrorCode.OFFSET_NOT_AVAILABLE
+            before = await ask(live, timestamp, version=4)
+            assert before == (
+                ErrorCode.UNSUPPORTED_VERSION
+                if timestamp == MAX_TIMESTAMP
+                else ErrorCode.LEADER_NOT_AVAILABLE
+            )
         assert await ask(live, EARLIEST) == (-1, 0, 0)
         assert await ask(live, LATEST, replica_id=2) == (-1, 1, 1)
         await live.order(replicas=(0, 2), leader_epoch=2, isr=(0,))

@@ -40,14 +40,21 @@ class Maker:
         self.made += names
 
 
-def ask(request, version=12, *, authorizer=None, maker=None, brokers=(1,), leader=1):
+def ask(
+    request,
+    version=12,
+    *,
+    authorizer=None,
+    maker=None,
+    brokers=(1,),
+    leader=1,
+    listener="PLAINTEXT",
+):
     async def scenario():
         loop = asyncio.get_running_loop()
         cache = MetadataCache(loop, lambda: 0)
         cache.update(update_metadata(("orders", ID_A, {0: leader}), brokers=brokers))
-        session = Session(
-            authorizer=authorizer or AllowAll(), client_host="h", listener="PLAINTEXT"
-        )
+        session = Session(authorizer=authorizer or AllowAll(), client_host="h", listener=listener)
         return metadata(cache, session, request, version, cluster_id="c", maker=maker)
 
     return run(scenario())
@@ -157,6 +164,40 @@ def test_a_partition_whose_leader_is_not_registered_has_an_error():
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert partition.leader_id == -1
     assert partition.offline_replicas == [2], "1 is registered, 2 is not"
+
+
+@pytest.mark.parametrize(
+    ("version", "brokers", "error", "replicas"),
+    [
+        (0, (1,), ErrorCode.REPLICA_NOT_AVAILABLE, [1]),
+        (0, (1, 2), ErrorCode.NONE, [1, 2]),
+        (0, (2,), ErrorCode.LEADER_NOT_AVAILABLE, [2]),
+        (1, (1,), ErrorCode.NONE, [1, 2]),
+    ],
+)
+def test_version_0_names_no_replica_that_is_not_among_the_brokers(
+    version, brokers, error, replicas
+):
+    (topic,) = ask(named("orders"), version, brokers=brokers).topics
+    (partition,) = topic.partitions
+
+    assert partition.error_code == error
+    assert partition.replica_nodes == replicas
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (0, ErrorCode.LEADER_NOT_AVAILABLE),
+        (5, ErrorCode.LEADER_NOT_AVAILABLE),
+        (6, ErrorCode.LISTENER_NOT_FOUND),
+    ],
+)
+def test_a_leader_without_the_clients_listener(version, error):
+    (topic,) = ask(named("orders"), version, listener="OTHER").topics
+    (partition,) = topic.partitions
+
+    assert (partition.error_code, partition.leader_id) == (error, -1)
 
 
 def test_authorized_operations_are_answered_only_when_asked_for():
