@@ -63,7 +63,7 @@ def test_links_lead_somewhere(page):
 
 PATH = re.compile(r"(?<![\w./{<-])((?:[a-z_]+/)+[\w.-]+\.(?:py|c|jsonl|json|md|svg|txt))\b")
 FOLDER = re.compile(
-    r"(?<![\w./{<-])((?:src|tests|docs|bench|examples|pipelines)/[\w/]*\w)(?![\w./])"
+    r"(?<![\w./{<-])((?:src|tests|docs|bench|examples|pipelines)/[\w/]*\w)(?![\w./-])"
 )
 MODULE = re.compile(r"\bpython -m ([\w.]+)|\b(?:import|from) (odradek[\w.]*)")
 RUN = re.compile(r"(?:^    |`)\./run ([a-z]+)", re.MULTILINE)
