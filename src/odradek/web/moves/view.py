@@ -19,7 +19,7 @@ from odradek.web.topics.view import lanes_of
 
 MOVES: Final = FactKey("moves")
 KEYS: Final = (CLUSTER, MOVES)
-SHOWN: Final = 200  # running reassignments
+SHOWN: Final = 100  # running reassignments
 DRAWN: Final = 4
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
