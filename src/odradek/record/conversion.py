@@ -178,6 +178,10 @@ class _Checks:
 # ------------------------------------------------------------------------------------ down
 
 
+# Some 30 ms of the worker: small batches decompress to a hundred times their size.
+RECORDS_MAX: Final = 5_000
+
+
 class ConvertedDown(NamedTuple):
     """Messages for an old consumer."""
 
@@ -192,8 +196,8 @@ def convert_down(
 ) -> ConvertedDown:
     """The batches in `view`, in the format of `magic` (0 or 1).
 
-    The messages take at most the bytes of `view`, or those of the first batch. An incomplete last
-    batch is left out.
+    The messages take at most the bytes of `view`, or those of the first batch, and end with the
+    batch that reaches RECORDS_MAX. An incomplete last batch is left out.
 
     Raises:
         ApiError: UNSUPPORTED_COMPRESSION_TYPE, or damaged records, in the first batch.
@@ -203,7 +207,7 @@ def convert_down(
     next_offset: int | None = None
     position = 0
     end = whole_batches_end(view)
-    while position < end:
+    while position < end and converted < RECORDS_MAX:
         batch = view[position : position + size_at(view, position)]
         position += len(batch)
         try:

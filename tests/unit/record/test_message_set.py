@@ -1,5 +1,6 @@
 """OldMessage sets (formats v0 and v1), with bytes of old clients and of Apache Kafka 3.9."""
 
+import random
 import struct
 from zlib import crc32
 
@@ -8,6 +9,7 @@ import pytest
 from odradek.model.errors import ErrorCode
 from odradek.record.batch import LOG_APPEND_TIME_BIT, CorruptBatchError
 from odradek.record.compression import Codec, compress
+from odradek.record.conversion import convert_down
 from odradek.record.message_set import (
     OldMessage,
     append_message,
@@ -249,3 +251,18 @@ def test_what_decompresses_to_too_much_is_corrupt():
     (message,) = iter_messages(wrapper)
     with pytest.raises(CorruptBatchError):
         list(messages_of(message, bytes_max=10_000))
+
+
+def test_a_response_ends_with_the_batch_that_reaches_the_limit_of_records():
+    randomness = random.Random(1)
+    batches = b"".join(
+        build_batch(
+            [Record(None, randomness.randbytes(100), TIME) for _ in range(2_000)],
+            base_offset=number * 2_000,
+        )
+        for number in range(5)
+    )
+    converted = convert_down(memoryview(batches), 1, 0)
+
+    assert converted.records == converted.next_offset == 6_000
+    assert len(records_of(converted.messages)) == 6_000
