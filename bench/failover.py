@@ -1,7 +1,8 @@
 """A broker is killed or stopped: how long producers with acks=all get no acknowledgement.
 
     ./run bench failover [--partitions 1000] [--runs 3] [--case WORD] [--only odradek|kafka]
-                         [--store zookeeper] [--client raw|librdkafka|java]
+                         [--store zookeeper] [--quick]
+                         [--client raw|librdkafka|java|aiokafka|kafka-python|librdkafka-consumer]
 
 Three brokers, replication factor 3, min.insync.replicas 2; each case on a cluster of its own:
 
@@ -12,9 +13,11 @@ Three brokers, replication factor 3, min.insync.replicas 2; each case on a clust
 
 The figure is the longest time between two acknowledgements, of the partition or of sixteen of
 those that the broker led, by producers that send one record after the other and retry; or by
-librdkafka's or Java's producer with its own defaults (`--client`). For a kill
-it includes the time until the failure is detected: with ZooKeeper the session's time-out, 6 s here;
-with our embedded store the end of a socket. `--store` selects Odradek's store.
+a client's producer with its own defaults (`--client`). `librdkafka-consumer` is a member of a
+group, and its figure the longest time between two records. For a kill the figure includes the time
+until the failure is detected: with ZooKeeper the session's time-out, 6 s here; with our embedded
+store the end of a socket. `--store` selects Odradek's store. `--quick` makes one run of each case.
+
 One JSON line for each run is appended to
 bench/results/failover.jsonl.
 """
@@ -67,6 +70,10 @@ def _java(arguments: list[str]) -> list[str]:
 
 # The command of each producer.
 CLIENTS: dict[str, Callable[[list[str]], list[str]]] = {
+    **{
+        name: lambda arguments, name=name: _module("python_outage")([name, *arguments])
+        for name in ("aiokafka", "kafka-python", "librdkafka-consumer")
+    },
     "raw": _module("outage"),
     "librdkafka": _module("librdkafka_outage"),
     "java": _java,
@@ -152,11 +159,21 @@ def _until_gone(pid: int) -> float:
     show_default=True,
     help="What coordinates ours.",
 )
+@click.option("--quick", is_flag=True, help="One run of each case with 100 partitions.")
 @click.option("--client", type=click.Choice(list(CLIENTS)), default="raw", show_default=True)
-def main(
-    *, partitions: int, runs: int, word: str, only: str | None, store: str, client: str
+def main(  # noqa: PLR0913 - its options
+    *,
+    partitions: int,
+    runs: int,
+    word: str,
+    only: str | None,
+    store: str,
+    quick: bool,
+    client: str,
 ) -> None:
     """Measure, append to the results, print."""
+    if quick:
+        partitions, runs = min(partitions, 100), 1
     kinds = [only] if only else list(TARGETS)
     if "kafka" in kinds:
         try:
