@@ -137,12 +137,6 @@ DASHBOARDS = (
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total": (
                 "a name of one version of its rules; the same number is in ...idlepercent"
             ),
-            "kafka_server_brokertopicmetrics_producemessageconversionspersec": (
-                "conversions of old message formats are not counted"
-            ),
-            "kafka_server_brokertopicmetrics_fetchmessageconversionspersec": (
-                "conversions of old message formats are not counted"
-            ),
         },
     ),
     Dashboard(
