@@ -57,7 +57,9 @@ def look(browser: Any, url: str, folder: pathlib.Path) -> None:
 def draw(browser: Any, url: str) -> None:
     for name, view, height in PICTURES:
         page = browser.new_page(viewport={"width": 1000, "height": height}, color_scheme="light")
-        page.goto(url + view, timeout=120_000)  # a story is played first
+        answer = page.goto(url + view, timeout=120_000)  # a story is played first
+        if answer is None or not answer.ok:
+            raise SystemExit(f"{view} is not there")
         page.wait_for_timeout(500)
         path = HERE / f"page-{name}.png"
         picture = Image.open(io.BytesIO(page.screenshot()))

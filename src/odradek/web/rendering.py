@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from odradek.plan.quantities import binary_text, bytes_text, span_text
+from odradek.web.fixes import fix_steps
 from odradek.web.paging import page_links
 
 HERE: Final = pathlib.Path(__file__).parent
@@ -110,6 +111,7 @@ class Rendering:
         }  # fmt: skip
         self.environment.globals |= {
             "live": _marked, "static": static_url, "page_links": page_links,
+            "fix_steps": fix_steps,
         }  # fmt: skip
 
     def __call__(

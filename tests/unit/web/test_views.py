@@ -17,7 +17,7 @@ from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import DirectoryFacts, DiskSample
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
 from odradek.web.facts.doctor import Diagnosis
-from odradek.web.facts.journal import ClusterHistory, Happening, differences
+from odradek.web.facts.journal import ClusterHistory, Happening, differences, happening_of
 from odradek.web.facts.poller import Collected, FactKey
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail
 from odradek.web.lab.pages import lab_view
@@ -376,3 +376,17 @@ def test_topics_are_listed_in_pages_and_filtered_by_name():
     assert (len(last.topics), last.page) == (50, 3)
     found = topics_view(facts, "topic-01")
     assert [t.name for t in found.topics] == [f"Topic-{n:03}" for n in range(10, 20)]
+
+
+@pytest.mark.parametrize(
+    ("broker", "says", "shown"),
+    [
+        (1, "1: broker offline because x", "broker 1: broker offline because x"),
+        (1, "t-0: leader elected", "t-0: leader elected"),
+        (None, "controller epoch 1 begins", "controller epoch 1 begins"),
+    ],
+)
+def test_a_decision_about_a_broker_names_it_as_one(broker, says, shown):
+    entry = {"at_ms": 1, "says": says, "verdict": "BROKER_GONE", "broker": broker}
+
+    assert happening_of(entry).says == shown

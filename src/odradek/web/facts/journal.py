@@ -49,7 +49,7 @@ async def collect_journal(
     journals = asked.by_broker("journal")
     if journals:
         return ClusterHistory(
-            happenings=tuple(_reported(entry) for entry in asked.journal[-ENTRIES_MAX:]),
+            happenings=tuple(happening_of(entry) for entry in asked.journal[-ENTRIES_MAX:]),
             begins_ms=min(journal["begins_ms"] for journal in journals.values()),
             is_reported=True,
         )
@@ -66,10 +66,12 @@ async def collect_journal(
     )
 
 
-def _reported(entry: Mapping[str, Any]) -> Happening:
+def happening_of(entry: Mapping[str, Any]) -> Happening:
+    """An entry of a broker's journal; a decision about a broker begins with its id there."""
+    is_of_broker = entry["says"].startswith(f"{entry.get('broker')}: ")
     return Happening(
         at_ms=entry["at_ms"],
-        says=entry["says"],
+        says=f"broker {entry['says']}" if is_of_broker else entry["says"],
         kind=entry["verdict"] or "NOTE",
         topic=entry.get("topic"),
         broker=entry.get("broker"),
