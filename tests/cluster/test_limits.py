@@ -89,7 +89,7 @@ def request(api_key, version, body=b""):
         (request(-1, 0), r"request header: api key -1; no such API here"),
         (request(ApiKey.METADATA, 99), r"Metadata version 99; served are 0-12"),
         (request(ApiKey.METADATA, -1), r"Metadata version -1; served are 0-12"),
-        (request(ApiKey.FETCH, 3), r"Fetch version 3; served are 4-17"),
+        (request(ApiKey.FETCH, 18), r"Fetch version 18; served are 0-17"),
         (request(ApiKey.PRODUCE, 99), r"Produce version 99; served are 0-12"),
         (request(ApiKey.METADATA, 1, struct.pack(">i", 0x7FFFFFFF)),
          r"MetadataRequest v1 topics: 2147483647 elements of at least 2 bytes; 0 bytes are left"),
