@@ -69,6 +69,52 @@ DASHBOARDS = (
         ),
     ),
     Dashboard(
+        "Strimzi Kafka",
+        (
+            "count(kafka_server_replicamanager_leadercount)",
+            "sum(kafka_controller_kafkacontroller_activecontrollercount)",
+            "sum(irate(kafka_controller_controllerstats_uncleanleaderelections_total[5m]))",
+            "sum(kafka_server_replicamanager_partitioncount)",
+            "sum(kafka_server_replicamanager_underreplicatedpartitions)",
+            "sum(kafka_cluster_partition_atminisr)",
+            "sum(kafka_cluster_partition_underminisr)",
+            "sum(kafka_controller_kafkacontroller_offlinepartitionscount)",
+            "sum(rate(container_cpu_usage_seconds_total[5m])) by (pod)",
+            "kubelet_volume_stats_available_bytes",
+            "process_open_fds",
+            "sum(jvm_memory_bytes_used)",
+            "sum(rate(jvm_gc_collection_seconds_sum[5m]))",
+            "sum(rate(jvm_gc_collection_seconds_count[5m]))",
+            "jvm_threads_current",
+            *(
+                f'sum(irate(kafka_server_brokertopicmetrics_{what}_total{{topic!=""}}[1m]))'
+                for what in (
+                    "bytesin",
+                    "bytesout",
+                    "messagesin",
+                    "totalproducerequests",
+                    "failedproducerequests",
+                    "totalfetchrequests",
+                    "failedfetchrequests",
+                )
+            ),
+            "kafka_network_socketserver_networkprocessoravgidle_percent*100",
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent*100",
+            "irate(kafka_server_kafkaserver_linux_disk_write_bytes[1m])",
+            "irate(kafka_server_kafkaserver_linux_disk_read_bytes[1m])",
+            "sum(kafka_server_socket_server_metrics_connection_count) by (listener)",
+            "kafka_log_log_size",
+        ),
+        without_data={
+            "container_cpu_usage_seconds_total": KUBERNETES,
+            "kubelet_volume_stats_available_bytes": KUBERNETES,
+            "jvm_memory_bytes_used": JVM,
+            "jvm_gc_collection_seconds_sum": JVM,
+            "jvm_gc_collection_seconds_count": JVM,
+            "jvm_threads_current": JVM,
+        },
+    ),
+    Dashboard(
         "Strimzi, alert rules of Kafka and its exporter",
         (
             "kubelet_volume_stats_available_bytes * 100 / kubelet_volume_stats_capacity_bytes < 15",

@@ -20,7 +20,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-_NAME = re.compile(r"\b(?:kafka|jvm|process|kubelet)_\w+")
+_NAME = re.compile(r"\b(?:kafka|jvm|process|kubelet|container)_\w+")
 # A broker without ZooKeeper has none of these.
 ZOOKEEPER = {"kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms"} | {
     f"kafka_server_sessionexpirelistener_zookeeper{what}"
