@@ -1,4 +1,4 @@
-"""Valid and invalid requests to a group coordinator have Apache Kafka's responses.
+"""Requests to a group coordinator, and in low versions, have Apache Kafka's responses.
 
 `group_talk.txt` was written by Apache Kafka 3.9.2; `ODRADEK_REWRITE=1` with its address in
 `ODRADEK_BOOTSTRAP` writes it again.

@@ -1,6 +1,7 @@
 """Valid and invalid requests to a group coordinator, and its responses.
 
-One sequence of requests, in all versions of all APIs of groups, recorded line by line. Names are
+One sequence of requests, in all versions of all APIs of groups, recorded line by line; and after
+that the lowest versions of other APIs. Names are
 random and shown as `T` (topic) and `g-...`; member ids are numbered in their order.
 `group_talk.txt` was recorded from Apache Kafka 3.9.2.
 """
@@ -14,15 +15,23 @@ from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
 from odradek.wire.api_keys import APIS, response_class
 from odradek.wire.messages import (
+    alter_replica_log_dirs,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_delegation_token,
+    create_topics,
     delete_groups,
+    delete_topics,
     describe_groups,
     heartbeat,
     join_group,
     leave_group,
     list_groups,
+    list_offsets,
     offset_commit,
     offset_delete,
     offset_fetch,
+    offset_for_leader_epoch,
     sync_group,
 )
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -31,6 +40,7 @@ from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # The version, one topic of one letter, no user data.
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 WARMING_UP = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -401,7 +411,61 @@ async def lists(talk: Talk) -> None:
             talk.lines.append(f"ListGroups v{version} {each}: {talk.text(answer)}")
 
 
-CHAPTERS = (committed_offsets, membership, refusals, static_members, two_members, lists)
+async def topics_in_low_versions(talk: Talk) -> None:
+    made = create_topics.CreatableTopic(
+        name=f"{talk.topic}2", num_partitions=1, replication_factor=1
+    )
+    wrong = create_topics.CreatableTopic(name="b@d", num_partitions=1, replication_factor=1)
+    for version, only in ((1, True), (0, False), (0, False), (1, False)):
+        request = create_topics.CreateTopicsRequest(
+            topics=[made, wrong], timeout_ms=10_000, validate_only=only
+        )
+        await talk.say(request, version)
+    for _ in range(2):
+        names = [f"{talk.topic}2"]
+        request = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=10_000)
+        await talk.say(request, 0)
+
+
+async def offsets_in_low_versions(talk: Talk) -> None:
+    for when in (LATEST, EARLIEST, MAX_TIMESTAMP, 0, 1 << 62):
+        for count in (-1, 0, 1, 10):
+            await talk.say(_offsets(talk.topic, 0, when, count), 0, note=f"{when} {count}")
+    await talk.say(_offsets(talk.topic, 9, LATEST, 1), 0)
+    await talk.say(_offsets("nowhere", 0, LATEST, 1), 0)
+    for version in (0, 1):
+        for epoch in (0, 5):
+            part = offset_for_leader_epoch.OffsetForLeaderPartition(leader_epoch=epoch)
+            topic = offset_for_leader_epoch.OffsetForLeaderTopic(
+                topic=talk.topic, partitions=[part]
+            )
+            request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+            await talk.say(request, version)
+
+
+def _offsets(topic: str, index: int, when: int, count: int) -> Any:
+    part = list_offsets.ListOffsetsPartition(
+        partition_index=index, timestamp=when, max_num_offsets=count
+    )
+    asked = list_offsets.ListOffsetsTopic(name=topic, partitions=[part])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[asked])
+
+
+async def refused_in_low_versions(talk: Talk) -> None:
+    await talk.say(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(group_id="x"), 0)
+    groups = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=["x", "y"])
+    await talk.say(groups, 0)
+    moved = alter_replica_log_dirs.AlterReplicaLogDirTopic(name=talk.topic, partitions=[0])
+    to = alter_replica_log_dirs.AlterReplicaLogDir(path="/nowhere", topics=[moved])
+    await talk.say(alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[to]), 0)
+    token = create_delegation_token.CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    await talk.say(token, 0)
+
+
+CHAPTERS = (
+    committed_offsets, membership, refusals, static_members, two_members, lists,
+    topics_in_low_versions, offsets_in_low_versions, refused_in_low_versions,
+)  # fmt: skip
 
 
 async def everything(bootstrap: str) -> list[str]:
