@@ -84,6 +84,41 @@ def test_the_lab_pauses_and_resumes_a_broker(served, open_page):
     expect(row).to_contain_text("running")
 
 
+def test_the_lab_fills_a_topic_with_sample_data(served, open_page):
+    page = open_page(served.url + "lab", token=served.token)
+    page.get_by_role("button", name=re.compile("^Fill the topic")).click()
+    expect(page.locator("form[action='/lab/fill'] output")).to_have_text(
+        "1000 records are in sample"
+    )
+    page.goto(served.url + "topics/sample")
+    expect(page.locator("#partition-0")).to_contain_text("leader, in sync")
+
+
+def test_lanes_move_slowly_unless_the_user_wants_no_motion(served, open_page):
+    durations = [
+        open_page(served.url + "topics/orders", reduced_motion=wish)
+        .locator("svg.lanes rect")
+        .first.evaluate("node => getComputedStyle(node).transitionDuration")
+        for wish in ("no-preference", "reduce")
+    ]
+    assert durations == ["0.35s, 0.35s", "0s"]
+
+
+def test_a_live_tail_shows_what_is_written_and_pauses(served, open_page):
+    served.kafka("kafka-topics", "--create", "--topic", "tailed")
+    page = open_page(served.url + "messages?topic=tailed&tail=1")
+    expect(page.locator("#pause")).to_have_text("Pause")
+    served.kafka("kafka-console-producer", "--topic", "tailed", typed="first\n")
+    expect(page.locator("#found")).to_contain_text("first")
+
+    page.locator("#pause").click()
+    expect(page.locator("#pause")).to_have_text("Go on")
+    served.kafka("kafka-console-producer", "--topic", "tailed", typed="second\n")
+    expect(page.locator("#found > li")).to_have_count(1)
+    page.locator("#pause").click()
+    expect(page.locator("#found")).to_contain_text("second")
+
+
 def test_the_lab_cuts_a_broker_off_and_its_lane_says_so(served, open_page):
     topic = open_page(served.url + "topics/orders?partition=0")
     expect(topic.locator("#lanes-orders-0")).not_to_contain_text("out of sync")
