@@ -27,7 +27,7 @@ from odradek.web.moves.planned import PlannedMove
 from odradek.web.moves.view import MovesView
 from odradek.web.now.view import NowView
 from odradek.web.stories.pages import ShelfView
-from odradek.web.stories.values import Story
+from odradek.web.stories.values import Played
 from odradek.web.timeline.view import TimelineView
 from odradek.web.topics.view import TopicsView, TopicView
 from odradek.web.transactions import view as transactions
@@ -62,14 +62,16 @@ VIEWS: Mapping[str, type] = {
     "/access": AccessView,
     "/lab": LabView,
     "/stories": ShelfView,
-    "/stories/{name}": Story,
+    "/stories/{name}": Played,
 }
 QUERIES: Mapping[str, str] = {
     "/": "`at=MS`: as it was then",
     "/topics/{topic}": "`at=MS`; `partition=N`: that one alone",
+    "/topics": "`name=TEXT`, `page=N`, `limit=N`",
     "/groups": "`name=TEXT`, `page=N`, `limit=N`",
+    "/moves/plans/{id}": "`page=N`, `limit=N`",
     "/messages": "the fields of the form ([messages](messages.md)); `go=1` searches",
-    "/moves/plan": "the fields of the form: without `--write`, too",
+    "/moves/plan": "the fields of the form: without `--write`, too; `limit=N`",
     "/timeline": "`at=MS`: what happened until then",
 }
 FILES: Mapping[str, str] = {
