@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from brokers import BrokerProcess
 from peers import HungUpError, Peer
 
+from odradek.local.options import free_ports
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
 from odradek.wire.messages import alter_partition_reassignments as alter
@@ -52,14 +53,19 @@ def wait_for(true: Callable[[], Any], *, within_s: float = 60.0) -> Any:
 
 
 class ThreeBrokers:
-    """Brokers 1, 2 and 3. Options go to all of them."""
+    """Brokers 1, 2 and 3, which keep their ports when they restart. Options go to all of them.
+
+    librdkafka does not follow a coordinator that restarts at another port and coordinates again.
+    """
 
     def __init__(self, make_broker, tmp_path, **options: object) -> None:
         self.store = tmp_path / "coordination.db"
+        ports = dict(zip(IDS, free_ports("127.0.0.1", len(IDS)), strict=True))
         self.brokers: dict[int, BrokerProcess] = {
             id_: make_broker(
                 {
                     "broker.id": id_,
+                    "listeners": f"PLAINTEXT://127.0.0.1:{ports[id_]}",
                     "odradek.store.path": self.store,
                     "log.dirs": f"{tmp_path}/{id_}/a,{tmp_path}/{id_}/b",
                     "auto.leader.rebalance.enable": "false",

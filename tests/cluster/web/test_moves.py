@@ -256,7 +256,7 @@ def test_a_page_without_the_solver_says_what_to_install_and_makes_the_other_plan
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     page = ServedPage("--bootstrap-server", bootstrap)
     try:
-        for kind in ("rebalance", "drain&broker=0", "replication-factor&topic=unsolved&factor=3"):
+        for kind in ("rebalance", "replication-factor&topic=unsolved&factor=3"):
             status, answer = page.ask(f"moves/plan?kind={kind}")
             assert status == 422
             assert re.search("scipy, and it is not installed: .*pip install", answer["error"])

@@ -104,6 +104,7 @@ LOG_OPTIONS = {
     "min.cleanable.dirty.ratio": ("0.25", 0.25),
     "min.compaction.lag.ms": ("12", 12),
     "max.compaction.lag.ms": ("2013", 2013),
+    "message.downconversion.enable": ("false", False),
 }
 
 

@@ -59,7 +59,7 @@ def test_every_subcommand_of_the_table_is_there(name):
             "num.partitons: there is no such broker option; did you mean num.partitions?",
         ),
         (["up", "--nope"], "No such option"),
-        (["up", "--brokers", "x"], "'x' is not a valid integer"),
+        (["up", "--brokers", "x"], "'x' is not a number, nor auto"),
         (["up", "--brokers", "0"], "--brokers 0: must be from 1 to 100"),
         (["up", "--", "retention"], "'retention': must have the form key=value"),
         (["up", "--", "broker.id=1"], "broker.id: not to be set here"),

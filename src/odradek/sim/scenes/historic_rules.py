@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import odradek.controller.handlers.isr as isr_changes
 from odradek.broker import controller_requests
-from odradek.broker.apis import fetch
 from odradek.broker.controller.election import ControllerTerm
 from odradek.broker.replication import fetching, isr_shell, replica_fetcher
 from odradek.broker.replication.partition import Partition
@@ -63,7 +62,6 @@ def _leader_compares_by(
     patches: Patches, divergence: Callable[[Log, Any], EpochEndOffset | None]
 ) -> None:
     patches.setattr(fetching, "divergence", divergence)
-    patches.setattr(fetch, "divergence", divergence)
 
 
 def _logs_are_compared_once_a_leader_epoch(patches: Patches) -> None:
