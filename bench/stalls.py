@@ -4,8 +4,8 @@
 
 One attack after the other, each on a broker of its own, repeated for some seconds: large requests
 of every API, pipelined fetches whose responses are not read, connections that are reset, record
-batches that decompress to a thousand times their size. A correct client writes and reads small
-records meanwhile. A line for each attack: the longest time for which the broker's event loop was
+batches that decompress to a thousand times their size, messages of former formats. A correct client
+writes and reads small records meanwhile. A line for each attack: the longest time for which the broker's event loop was
 busy (`odradek_loop_busy_ms_max`), the other client's p99 beside that without an attack, and the
 growth of the broker's resident memory. WORDS choose the attacks whose names contain one of them.
 `*` marks a stall above 50 ms or a p99 above twice the quiet one; the second is more than one event
@@ -35,6 +35,7 @@ from brokers import BrokerProcess
 from peers import HungUpError, Peer, framed
 
 from odradek.record.compression import Codec
+from odradek.record.conversion import convert_down
 from odradek.record.records import Record, build_batch
 from odradek.wire.api_keys import APIS, ApiKey, request_class
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -52,11 +53,12 @@ from odradek.wire.schema import Field, Message, MessageType
 
 RESULTS: Final = ROOT / "bench" / "results" / "stalls.jsonl"
 STALL_MS_MAX: Final = 50
-TOPIC, BIG, COMPACTED = "t", "big", "compacted"
+TOPIC, BIG, COMPACTED, OLD = "t", "big", "compacted", "old"
 BIG_BATCHES: Final = 56
 MIB: Final = 1 << 20
 FETCH_BY_NAME: Final = 12
 PRODUCE_BY_NAME: Final = 12
+PRODUCE_OLD, FETCH_OLD = 2, 3
 
 Attack = Callable[[int], None]  # runs once against the broker on that port
 
@@ -299,6 +301,52 @@ def bombs(codec: Codec, count: int, mib: int) -> Attack:
     return ask
 
 
+def old_messages(codec: Codec, count: int) -> Attack:
+    """A set of messages of format v1 in Produce v2, which is converted to a batch."""
+    batch = build_batch([Record(b"k%d" % n, b"x" * 100) for n in range(count)], codec=codec)
+    messages = convert_down(memoryview(batch), 1, 0).messages
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[
+            TopicProduceData(
+                name=TOPIC, partition_data=[PartitionProduceData(index=0, records=messages)]
+            )
+        ],
+    )
+    frame = framed(request, PRODUCE_OLD)
+
+    def ask(port: int) -> None:
+        with Peer(port) as peer:
+            for _ in range(4):
+                peer.send(frame)
+                peer.frame()
+
+    return ask
+
+
+def old_fetches(port: int) -> None:
+    """The records of others, read from the beginning as messages of format v1."""
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=50 * MIB,
+        topics=[
+            FetchTopic(
+                topic=OLD,
+                partitions=[
+                    FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MIB)
+                ],
+            )
+        ],
+    )
+    frame = framed(request, FETCH_OLD)
+    with Peer(port) as peer:
+        for _ in range(4):
+            peer.send(frame)
+            peer.frame()
+
+
 def attacks(elements: int) -> Iterator[tuple[str, Attack]]:
     """All attacks by name; the first does nothing, for comparison."""
     yield "nothing", lambda _port: time.sleep(1)
@@ -315,6 +363,9 @@ def attacks(elements: int) -> Iterator[tuple[str, Attack]]:
     yield "bombs: 8 of lz4, 60 MiB", bombs(Codec.LZ4, 8, 60)
     yield "bombs: 8 of zstd, 60 MiB", bombs(Codec.ZSTD, 8, 60)
     yield "bombs: 60 of zstd, 60 MiB", bombs(Codec.ZSTD, 60, 60)
+    yield "Produce v2 of 8,000 messages", old_messages(Codec.NONE, 8_000)
+    yield "Produce v2 of 8,000 messages, gzip", old_messages(Codec.GZIP, 8_000)
+    yield "Fetch v3 of batches of 8,000 records, gzip", old_fetches
 
 
 # ---------------------------------------------------------------------------------- the measure
@@ -330,6 +381,10 @@ def prepare(port: int) -> None:
         for _ in range(BIG_BATCHES):
             assert peer.produce(BIG, 0, batch, acks=1).error_code == 0
         peer.produce(TOPIC, 0, build_batch([Record(None, b"x")]))
+        peer.create_topic(OLD, 1)
+        records = [Record(b"k%d" % n, b"x" * 100) for n in range(8_000)]
+        for _ in range(8):
+            peer.produce(OLD, 0, build_batch(records, codec=Codec.GZIP), acks=1)
 
 
 def measured(home: pathlib.Path, attack: Attack, seconds: float) -> dict[str, Any]:
@@ -340,7 +395,7 @@ def measured(home: pathlib.Path, attack: Attack, seconds: float) -> dict[str, An
         broker.stop()
         broker.start()  # the maximum before the attack is not counted
         with Peer(broker.port) as peer:
-            for topic, partitions in ((TOPIC, 8), (COMPACTED, 1), (BIG, 1)):
+            for topic, partitions in ((TOPIC, 8), (COMPACTED, 1), (BIG, 1), (OLD, 1)):
                 peer.wait_until_led(topic, partitions)
         with Witness(broker.port) as witness:
             time.sleep(seconds / 2)
