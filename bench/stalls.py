@@ -5,9 +5,11 @@
 One attack after the other, each on a broker of its own, repeated for some seconds: large requests
 of every API, pipelined fetches whose responses are not read, connections that are reset, record
 batches that decompress to a thousand times their size, messages of former formats. A correct client
-writes and reads small records meanwhile. A line for each attack: the longest time for which the broker's event loop was
-busy (`odradek_loop_busy_ms_max`), the other client's p99 beside that without an attack, and the
-growth of the broker's resident memory. WORDS choose the attacks whose names contain one of them.
+writes and reads small records meanwhile. A line for each attack: the longest time for which the
+broker's event loop was busy (`odradek_loop_busy_ms_max`), the other client's p99 beside that
+without an attack, and the growth of the broker's resident memory. WORDS choose the attacks whose
+names contain one of them.
+
 `*` marks a stall above 50 ms or a p99 above twice the quiet one; the second is more than one event
 loop can promise (docs/decisions.md, "What can one event loop promise to other clients?"). Both are
 wall times, so a run counts on a machine without other work only. One JSON line is appended to

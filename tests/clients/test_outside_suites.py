@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import apache
 import fetch
@@ -120,38 +120,53 @@ def test_franz_go_logs_in(secured: str, mechanism: ScramMechanism, tmp_path: pat
 
 
 @pytest.mark.rust
+def test_librdkafkas_test_of_timestamps_in_old_formats(tmp_path: pathlib.Path) -> None:
+    """0052: messages of formats v0 and v1, with the times of the producer and of the broker."""
+    output = tested_by_librdkafka("0052", tmp_path, {})
+    assert "PASSED" in output
+
+
+@pytest.mark.rust
 @pytest.mark.parametrize(
     "number", ["0109", "0115", "0119"], ids=["auto_create_topics", "producer_auth", "consumer_auth"]
 )
 def test_librdkafkas_tests_of_permissions(number: str, tmp_path: pathlib.Path) -> None:
     """They add ACLs with the `kafka-acls.sh` of this environment, which is ours."""
-    librdkafka = fetch.librdkafka_tests()
-    options = {
-        "odradek.store.path": str(tmp_path / "coordination.db"),
+    acls = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
         "super.users": "User:admin",
+    }
+    output = tested_by_librdkafka(number, tmp_path, acls)
+
+    assert "PASSED" in output
+    assert "kafka-acls.sh --bootstrap-server" in output
+
+
+def tested_by_librdkafka(number: str, home: pathlib.Path, more: Mapping[str, str]) -> str:
+    """The output of one of librdkafka's tests on a broker with these options."""
+    librdkafka = fetch.librdkafka_tests()
+    options = {
+        "odradek.store.path": str(home / "coordination.db"),
         "auto.create.topics.enable": "true",
         "num.partitions": "4",
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
         **SINGLE,
+        **more,
     }
-    broker = OurBroker(tmp_path / "broker", None, 1, options)
+    broker = OurBroker(home / "broker", None, 1, options)
     try:
         broker.start()
-        config = tmp_path / "test.conf"
+        config = home / "test.conf"
         # Each of up to eight calls of `kafka-acls.sh` starts a process.
         lines = (f"bootstrap.servers={broker.address}", "test.timeout.multiplier=10")
         config.write_text("".join(f"{line}\n" for line in lines))
         libraries = f"{librdkafka}/src:{librdkafka}/src-cpp"
-        output = passed(
-            [str(librdkafka / "tests" / "test-runner"), "-p1"], tmp_path,
+        return passed(
+            [str(librdkafka / "tests" / "test-runner"), "-p1"], home,
             TESTS=number, RDKAFKA_TEST_CONF=str(config), KAFKA_PATH=sys.prefix,
             TEST_KAFKA_VERSION="3.9.2", BROKERS=broker.address, LD_LIBRARY_PATH=libraries,
         )  # fmt: skip
     finally:
         broker.end()
-
-    assert "PASSED" in output
-    assert "kafka-acls.sh --bootstrap-server" in output
