@@ -25,12 +25,10 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
         for replica in report["replicas"]
         if replica["partition"] == partition
     }
-    led = {broker: replica for broker, replica in held.items() if replica["role"] == "leader"}
-    if not led:
+    led = leaders_of(reports).get(partition)
+    if led is None:
         return []
-    # If two brokers report that they lead, the one with the higher leader epoch does.
-    broker = max(led, key=lambda id_: led[id_]["leader_epoch"])
-    leader = led[broker]
+    broker, leader = led
     lag_ms_max = reports[broker]["lag_ms_max"]
     rows = [_HEADINGS, *_rows(broker, leader, held)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADINGS))]
@@ -42,6 +40,22 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
         ),
         *_reasons(leader, lag_ms_max, _problems(reports, broker)),
     ]
+
+
+def leaders_of(reports: Mapping[int, Mapping[str, Any]]) -> dict[int, tuple[int, Replica]]:
+    """The leader of each partition of a topic, and what it reports.
+
+    If two brokers report that they lead a partition, the one with the higher leader epoch does.
+    """
+    newest: dict[int, tuple[int, Replica]] = {}
+    for broker, report in sorted(reports.items()):
+        for replica in report["replicas"]:
+            known = newest.get(replica["partition"])
+            if replica["role"] == "leader" and (
+                known is None or replica["leader_epoch"] > known[1]["leader_epoch"]
+            ):
+                newest[replica["partition"]] = (broker, replica)
+    return newest
 
 
 def _problems(reports: Mapping[int, Mapping[str, Any]], leader: int) -> dict[int, str]:

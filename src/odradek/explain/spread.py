@@ -5,17 +5,17 @@ brokers, and the other cores of a machine, wait when one partition receives most
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-Replica = Mapping[str, Any]
+from odradek.explain.replicas import leaders_of
 
 RECORDS_MIN: Final = 1_000  # the spread of fewer records says little
 
 
 def explain_spread(reports: Mapping[int, Mapping[str, Any]]) -> list[str]:
     """A sentence if one partition of the topic has far more records than an even share."""
-    led = dict(_led(reports))
+    led = leaders_of(reports)
     records = {
         index: replica["leo"] - replica["log_start_offset"] for index, (_, replica) in led.items()
     }
@@ -48,18 +48,3 @@ def uneven_from(partitions: int) -> float:
     With two or three partitions it is the middle between the even share and everything.
     """
     return min(2 / partitions, (1 + 1 / partitions) / 2)
-
-
-def _led(
-    reports: Mapping[int, Mapping[str, Any]],
-) -> Iterator[tuple[int, tuple[int, Replica]]]:
-    """Each partition with its leader; of two that report to lead, the one with the higher epoch."""
-    newest: dict[int, tuple[int, Replica]] = {}
-    for broker, report in sorted(reports.items()):
-        for replica in report["replicas"]:
-            if replica["role"] != "leader":
-                continue
-            known = newest.get(replica["partition"])
-            if known is None or replica["leader_epoch"] > known[1]["leader_epoch"]:
-                newest[replica["partition"]] = (broker, replica)
-    yield from newest.items()

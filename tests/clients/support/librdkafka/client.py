@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,7 +18,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import SECURITY, headers_in, main, record_out, to_bytes, token, until
+from delivery import deliver
+from program import SECURITY, main, record_out, token, until
 
 
 def servers(bootstrap: str) -> dict[str, Any]:
@@ -67,28 +68,7 @@ def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
             "linger.ms": 5,
         }
     )
-    records = asked["records"]
-    sent: list[list[int | None]] = [[] for _ in records]
-    for n, record in enumerate(records):
-
-        def delivered(error: Any, message: Message, n: int = n) -> None:
-            if error is not None:
-                raise RuntimeError(f"record {n}: {error}")
-            offset = message.offset()
-            sent[n] = [message.partition(), None if asked["acks"] == "0" else offset]
-
-        producer.produce(
-            asked["topic"],
-            to_bytes(record["value"]),
-            to_bytes(record["key"]),
-            partition=record["partition"],
-            on_delivery=delivered,
-            timestamp=record["timestamp"],
-            headers=headers_in(record),
-        )
-    if left := producer.flush(30):
-        raise RuntimeError(f"{left} records were not delivered")
-    return sent
+    return deliver(producer, asked)
 
 
 def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str, Any]:

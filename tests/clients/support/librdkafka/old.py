@@ -19,10 +19,10 @@ from confluent_kafka import (
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import headers_in, main, record_out, to_bytes
+from delivery import TIMEOUT_S, deliver
+from program import main, record_out
 
 WITHOUT_GROUPS = "0.8."
-TIMEOUT_S = 30
 
 
 def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -61,29 +61,7 @@ def round_trip(servers: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
 
 def produce(servers: dict[str, Any], asked: dict[str, Any]) -> list[list[int | None]]:
     settings = {"compression.codec": asked["codec"], "acks": asked["acks"], "linger.ms": 5}
-    producer = Producer({**servers, **settings})
-    records = asked["records"]
-    sent: list[list[int | None]] = [[] for _ in records]
-    for n, record in enumerate(records):
-
-        def delivered(error: Any, message: Message, n: int = n) -> None:
-            if error is not None:
-                raise RuntimeError(f"record {n}: {error}")
-            offset = message.offset()
-            sent[n] = [message.partition(), None if asked["acks"] == "0" else offset]
-
-        producer.produce(
-            asked["topic"],
-            to_bytes(record["value"]),
-            to_bytes(record["key"]),
-            partition=record["partition"],
-            on_delivery=delivered,
-            timestamp=max(record["timestamp"], 0),
-            headers=headers_in(record),
-        )
-    if left := producer.flush(TIMEOUT_S):
-        raise RuntimeError(f"{left} records were not delivered")
-    return sent
+    return deliver(Producer({**servers, **settings}), asked)
 
 
 def timestamp_ms(message: Message) -> int:

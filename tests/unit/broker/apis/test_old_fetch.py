@@ -17,6 +17,7 @@ T1 = ("t", 1)
 TIME = 1_500_000_000_000
 NEVER_MS = 600_000
 CONVERTED = [0, 1, 2, 3]
+IN_TRANSACTION = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
 
 
 def batch(*values, codec=Codec.NONE, **fields):
@@ -97,10 +98,9 @@ def test_the_append_time_is_that_of_all_messages():
 def test_transactions_are_read_without_their_markers():
     async def story(live: Live):
         await live.topic("t")
-        fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-        live.append(b"aborted", base_sequence=0, **fields)
+        live.append(b"aborted", base_sequence=0, **IN_TRANSACTION)
         live.mark(ControlType.ABORT, 7)
-        live.append(b"committed", base_sequence=1, **fields)
+        live.append(b"committed", base_sequence=1, **IN_TRANSACTION)
         live.mark(ControlType.COMMIT, 7)
         _, messages = await read(live, 0, 2)
 
@@ -115,8 +115,7 @@ def test_transactions_are_read_without_their_markers():
 def test_a_fetch_at_a_marker_waits_for_the_records_after_it():
     async def story(live: Live):
         await live.topic("t")
-        fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-        live.append(b"a", base_sequence=0, **fields)
+        live.append(b"a", base_sequence=0, **IN_TRANSACTION)
         live.mark(ControlType.COMMIT, 7)
         answer = send(live, {T0: 1}, 2, max_wait_ms=NEVER_MS)
         assert not answer.done()
@@ -131,8 +130,7 @@ def test_a_fetch_at_a_marker_waits_for_the_records_after_it():
 def test_a_fetch_at_a_marker_ends_without_records_when_its_time_is_up():
     async def story(live: Live):
         await live.topic("t")
-        fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-        live.append(b"a", base_sequence=0, **fields)
+        live.append(b"a", base_sequence=0, **IN_TRANSACTION)
         live.mark(ControlType.COMMIT, 7)
         part = part_of(await soon(send(live, {T0: 1}, 2, max_wait_ms=20)))
 
