@@ -122,7 +122,7 @@ def test_franz_go_logs_in(secured: str, mechanism: ScramMechanism, tmp_path: pat
 @pytest.mark.rust
 def test_librdkafkas_test_of_timestamps_in_old_formats(tmp_path: pathlib.Path) -> None:
     """0052: messages of formats v0 and v1, with the times of the producer and of the broker."""
-    output = tested_by_librdkafka("0052", tmp_path, {})
+    output = output_of_librdkafkas_test("0052", tmp_path, {})
     assert "PASSED" in output
 
 
@@ -137,13 +137,13 @@ def test_librdkafkas_tests_of_permissions(number: str, tmp_path: pathlib.Path) -
         "allow.everyone.if.no.acl.found": "true",
         "super.users": "User:admin",
     }
-    output = tested_by_librdkafka(number, tmp_path, acls)
+    output = output_of_librdkafkas_test(number, tmp_path, acls)
 
     assert "PASSED" in output
     assert "kafka-acls.sh --bootstrap-server" in output
 
 
-def tested_by_librdkafka(number: str, home: pathlib.Path, more: Mapping[str, str]) -> str:
+def output_of_librdkafkas_test(number: str, home: pathlib.Path, more: Mapping[str, str]) -> str:
     """The output of one of librdkafka's tests on a broker with these options."""
     librdkafka = fetch.librdkafka_tests()
     options = {
