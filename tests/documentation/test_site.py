@@ -26,9 +26,10 @@ def test_the_site_can_be_built_strictly(tmp_path):
     assert (tmp_path / "site" / "architecture.html").is_file()
 
 
-@pytest.mark.parametrize(
-    "page", [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda p: p.name
-)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_no_marker_of_a_merge(page):
     assert not re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", page.read_text(), re.MULTILINE)
 
@@ -50,3 +51,36 @@ def test_every_page_is_in_the_navigation():
 def test_links_of_the_site_stay_in_it(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).resolve().is_relative_to(ROOT / "docs"), target
+
+
+def without_blocks(page):
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page):
+    """The anchors of a page's headings, as the site and GitHub make them."""
+    headings = re.findall(r"^#+ (.*)$", without_blocks(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_link_leads_to_a_file_and_a_heading(page):
+    wrong = []
+    for link in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", without_blocks(page)):
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file) if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+
+    assert wrong == []
+
+
+def test_the_readme_is_read_in_a_minute():
+    text = (ROOT / "README.md").read_text()
+
+    assert len(text.splitlines()) <= 60
+    assert re.findall(r"^\./run \w+", text, re.MULTILINE) == [
+        "./run demo",
+        "./run demo",
+        "./run test",
+    ]

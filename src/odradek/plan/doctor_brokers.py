@@ -8,6 +8,7 @@ from typing import Any, Final
 from odradek.plan.commands import brokers, some
 from odradek.plan.denied import lacking
 from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
+from odradek.plan.quantities import counted, times
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 _MISSING: Final = "No such file or directory"
@@ -267,8 +268,9 @@ def _certificates(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 "certificate",
                 f"broker {broker}",
-                f"its TLS certificate expires in {days} days, at {facts.clock(expires_ms)}: from "
-                "then on no client and no other broker can connect to it",
+                f"its TLS certificate expires in {counted(days, 'day')}, at "
+                f"{facts.clock(expires_ms)}: from then on no client and no other "
+                "broker can connect to it",
                 f"{_restart(facts, broker)}, which renews it"
                 if broker in facts.caller.local
                 else f"replace the certificate in ssl.keystore.location of broker {broker}",
@@ -298,7 +300,7 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 "refused",
                 f"client {refusal['client_id'] or '(without client.id)'}",
-                f"broker {broker} refused it {count} times{facts.since(refusal['first_ms'])}, the "
+                f"broker {broker} refused it {times(count)}{facts.since(refusal['first_ms'])}, the "
                 f"last time at {facts.clock(refusal['last_ms'])} (from {refusal['host']}{known}): "
                 f"{what}",
                 advice,
@@ -314,7 +316,7 @@ def _refused_by_a_broker(facts: ClusterFacts, broker: int, refusal: Mapping[str,
         Severity.CRITICAL,
         "log-in",
         f"broker {broker}",
-        f"{refusal['what']}: {refusal['count']} times{facts.since(refusal['first_ms'])}, the last "
+        f"{refusal['what']}: {times(refusal['count'])}{facts.since(refusal['first_ms'])}, the last "
         f"time at {facts.clock(refusal['last_ms'])}; nothing is replicated from there",
         "make user name and password the same in the sasl.jaas.config of the brokers' listener, "
         "here and there; for SCRAM, set the password with kafka-configs",
@@ -410,7 +412,7 @@ def _controllers(facts: ClusterFacts) -> Iterator[Finding]:
         f"{len(began)} controllers",
         f"the controller changed {len(began) - 1} times since {facts.clock(began[0][0])}, last at "
         f"{facts.clock(began[-1][0])} "
-        f"({', '.join(f'broker {b} {n} times' for b, n in sorted(counts.items()))}): each change "
+        f"({', '.join(f'broker {b} {times(n)}' for b, n in sorted(counts.items()))}): each change "
         "delays elections and new topics; brokers lose their sessions or are restarted",
         "see in the logs of these brokers why: sessions that end (zookeeper.session.timeout.ms, a "
         "host without CPU or with long pauses), or a supervisor that restarts them",

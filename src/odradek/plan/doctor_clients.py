@@ -5,6 +5,7 @@ from typing import Final
 
 from odradek.model.partition import TopicPartition
 from odradek.plan.facts import ClusterFacts, Finding, OpenProducer, Severity, named
+from odradek.plan.quantities import counted
 
 # As kafka-transactions find-hanging: five minutes beyond the largest transaction timeout.
 HANGING_SLACK_MS: Final = 300_000
@@ -87,7 +88,7 @@ def _groups(facts: ClusterFacts) -> Iterator[Finding]:
                     Severity.WARNING,
                     "group-no-commit",
                     f"group {name}",
-                    f"{lag[name]} records wait for it and no offset is committed since "
+                    f"{_waiting(lag[name])} for it and no offset is committed since "
                     f"{facts.clock(last_ms)}, though {_members(group['member_count'])} active: "
                     "they are stuck in processing, or do not commit",
                     "see the consumers' own logs; which partition waits: "
@@ -99,6 +100,10 @@ def _members(count: int) -> str:
     return "1 member is" if count == 1 else f"{count} members are"
 
 
+def _waiting(count: int) -> str:
+    return "1 record waits" if count == 1 else f"{count} records wait"
+
+
 def _lagging(facts: ClusterFacts) -> Iterator[Finding]:
     for group in sorted(facts.groups):
         if group.lag > 0 and group.state in ("Empty", "Dead"):
@@ -106,7 +111,7 @@ def _lagging(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.NOTE,
                 "lag",
                 f"group {group.name}",
-                f"{group.lag} records wait, and it has no members",
+                f"{_waiting(group.lag)}, and it has no members",
                 "start its consumers; or, if it is not used any more: "
                 + facts.caller.kafka("kafka-consumer-groups", f"--delete --group {group.name}"),
             )
@@ -125,8 +130,8 @@ def _future(facts: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "retention",
             named(partitions),
-            f"records with timestamps up to {hours:.0f} hours ahead: retention by time uses "
-            "the largest of a segment, and so does not delete them until then",
+            f"records with timestamps up to {counted(round(hours), 'hour')} ahead: retention by "
+            "time uses the largest of a segment, and so does not delete them until then",
             facts.caller.kafka(
                 "kafka-configs",
                 f"--alter --entity-type topics --entity-name {topic} --add-config "

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write and read them. Pure."""
+"""Numbers as people write and read them: of bytes, and of things in a sentence. Pure."""
 
 import re
 from typing import Final
@@ -6,6 +6,16 @@ from typing import Final
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
                  "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
+
+
+def counted(count: int, what: str) -> str:
+    """`1 day`, `2 days`: for nouns whose plural has an s."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def times(count: int) -> str:
+    """How often something happened: `once`, `2 times`."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def parse_bytes(text: str) -> float:

@@ -225,10 +225,10 @@ _CHANGES: Sequence[tuple[str, str]] = (
     (r"[\d.]+ of [\d.]+ GiB are left", "5.0 of 100.0 GiB are left"),
     (r"transaction of producer \d+ is", "transaction of producer 1000 is"),
     (r"[\d.]+ of 2\.9 MiB", "1.0 of 2.9 MiB"),
-    (r"refused it \d+ times", "refused it 10 times"),
+    (r"refused it (?:once|\d+ times)", "refused it 10 times"),
     (r"changed \d+ times since", "changed 4 times since"),
     (r"^(warning: controller: )\d+", r"\g<1>5"),
-    (r"\((?:broker \d \d+ times(?:, )?)+\)", "(broker 0 2 times, broker 2 3 times)"),
+    (r"\((?:broker \d (?:once|\d+ times)(?:, )?)+\)", "(broker 0 2 times, broker 2 3 times)"),
 )
 
 

@@ -382,6 +382,23 @@ def test_each_problem_has_its_cause_and_its_command(given, kind, text, fix):
 
 
 @pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (facts(certificates={0: NOW_MS + 1 * DAY_MS}), "expires in 1 day, at"),
+        (facts(**reported(refusals=[{**REFUSED, "count": 1}])), "refused it once since"),
+        (
+            facts(journal=[at(9_000 - n, None, says=f"controller epoch {n} begins", by=n // 3)
+                           for n in range(4)]), "(broker 0 3 times, broker 1 once)",
+        ),
+        (facts(groups=[GroupFacts("g", "Empty", 1)]), "1 record waits, and"),
+        (facts(newest_timestamps={P0: NOW_MS + 3_600_001}), "up to 1 hour ahead"),
+    ],
+)  # fmt: skip
+def test_one_of_something_is_not_written_as_many(given, text):
+    assert text in only(given).why
+
+
+@pytest.mark.parametrize(
     "given",
     [
         facts(**reported()),
