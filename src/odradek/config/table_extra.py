@@ -92,11 +92,12 @@ OPTIONS: Final = (
     ),
     Option(
         "odradek.metadata.hold.ms", INT, 300, rule=at_least(0),
-        doc="How long a Metadata response may wait for the new leader of a partition, when this "
-            "broker has lost its connection to the old one, or the controller has sent it a newer "
-            "leader epoch than its metadata has. Apache Kafka answers with the old leader at once, "
-            "and clients wait for their next request. Above 0 a response that names topics also "
-            "names a broker for five seconds after its end. 0: responses are as Kafka's.",
+        doc="How long a Metadata or FindCoordinator response may wait for the new leader of a "
+            "partition, when this broker has lost its connection to the old one, or the controller "
+            "has sent it a newer leader epoch than its metadata has. Apache Kafka answers with the "
+            "old leader at once, and clients wait for their next request. Above 0 a Metadata "
+            "response that names topics also names a broker for five seconds after its end. 0: "
+            "responses are as Kafka's.",
     ),
     Option(
         "odradek.unauthenticated.memory.max.bytes", LONG, 1 << 28, rule=at_least(1 << 20),

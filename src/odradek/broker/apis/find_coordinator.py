@@ -6,12 +6,15 @@ key (Java's string hash). The internal topic is created when it is first needed.
 Behaviour:
     * COORDINATOR_NOT_AVAILABLE while the topic is being created or its partition has no leader.
     * An unknown type of key is INVALID_REQUEST.
+    * A response waits as a Metadata response about the partitions of its coordinators does: first
+      until their leaders have answered this broker, then while a newer leader is expected, at most
+      for `odradek.metadata.hold.ms` (`broker/cluster/expected_leaders.py`).
 
 Versions:
     v1 key types    v3 flexible    v4 many keys at once
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Final
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
@@ -38,7 +41,7 @@ _REFUSALS: Final = {
 _NOWHERE: Final = (-1, "", -1)
 
 
-def find_coordinator(
+def find_coordinator(  # noqa: PLR0913 - what the handler of an API needs
     cache: MetadataCache,
     counts: CoordinatorCounts,
     session: Session,
@@ -46,10 +49,43 @@ def find_coordinator(
     api_version: int,
     *,
     make_topic: Callable[[str], None],
-) -> FindCoordinatorResponse:
-    """Answer one key, or from v4 on many. `make_topic` begins to create an internal topic."""
+    probe: Callable[[Set[int]], Awaitable[object] | None],
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    """Answer one key, or from v4 on many. `make_topic` begins to create an internal topic.
+
+    `probe` waits for leaders to answer, or to be lost; None: it need not wait
+    (`ReplicaFetchers.probe`).
+    """
     keys = request.coordinator_keys if api_version >= 4 else [request.key]
-    found = [_find(cache, counts, session, request.key_type, key, make_topic) for key in keys]
+
+    def answer() -> FindCoordinatorResponse:
+        return _response(
+            [_find(cache, counts, session, request.key_type, key, make_topic) for key in keys],
+            api_version,
+        )
+
+    async def answer_when_led(probed: Awaitable[object] | None) -> FindCoordinatorResponse:
+        if probed is not None:
+            await probed
+        await cache.wait_for_leaders_of(partitions)
+        return answer()
+
+    partitions = _partitions(counts, request.key_type, keys) if cache.expected.hold_ms else set()
+    known = (cache.partition(*partition) for partition in partitions)
+    probed = probe({partition.leader for partition in known if partition is not None})
+    return answer() if probed is None and not cache.expected else answer_when_led(probed)
+
+
+def _partitions(
+    counts: CoordinatorCounts, key_type: int, keys: Iterable[str]
+) -> set[tuple[str, int]]:
+    """The partitions whose leaders are the coordinators of these keys, where they are known."""
+    topic_name = _TOPICS.get(key_type, "")
+    count = counts.of(topic_name) if topic_name else 0
+    return {(topic_name, coordinator_partition(key, count)) for key in keys if count}
+
+
+def _response(found: list[Coordinator], api_version: int) -> FindCoordinatorResponse:
     if api_version >= 4:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]

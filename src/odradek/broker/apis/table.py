@@ -242,6 +242,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
                 r.body,
                 r.header.api_version,
                 make_topic=broker.internal_topics.make,
+                probe=broker.fetchers.probe,
             )
         ),
         # Consumer groups.

@@ -2,8 +2,8 @@
 
 A client that loses its leader asks another broker for the new one within a millisecond. Answered
 with the old leader, it waits for its next look: librdkafka a second or two. So a broker that has
-reason to expect a newer leader epoch delays its Metadata response until UpdateMetadata brings it,
-at most for `odradek.metadata.hold.ms` after the reason came up:
+reason to expect a newer leader epoch delays its Metadata or FindCoordinator response until
+UpdateMetadata brings it, at most for `odradek.metadata.hold.ms` after the reason came up:
 
 * its replica fetcher has lost the connection to the leader (`lost`), and not made another one;
 * the controller's LeaderAndIsr has a newer leader epoch than the metadata (`announced`).
@@ -59,11 +59,15 @@ class ExpectedLeaders:
     def until_ms(self, topics: Iterable[str] | None, monotonic_ms: MonotonicMs) -> int:
         """When a response about these topics (None: all) has to be sent; 0: it need not wait."""
         names = self._topics if topics is None else topics
+        expected = [(name, index) for name in names for index in self._topics.get(name, ())]
+        return self.until_ms_of(expected, monotonic_ms)
+
+    def until_ms_of(self, partitions: Iterable[tuple[str, int]], monotonic_ms: MonotonicMs) -> int:
+        """When a response about these partitions has to be sent; 0: it need not wait."""
         latest_ms = 0
-        for name in list(names):
-            expected = self._topics.get(name, {})
-            for index, (_, deadline_ms) in list(expected.items()):
-                if deadline_ms <= monotonic_ms:
-                    self.drop(name, index)
-                latest_ms = max(latest_ms, deadline_ms)
+        for name, index in partitions:
+            _, deadline_ms = self._topics.get(name, {}).get(index, (0, 0))
+            if deadline_ms <= monotonic_ms:
+                self.drop(name, index)
+            latest_ms = max(latest_ms, deadline_ms)
         return latest_ms if latest_ms > monotonic_ms else 0

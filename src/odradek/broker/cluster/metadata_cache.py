@@ -5,7 +5,8 @@ cache; a request that creates a topic waits until the cache has it (`wait_until`
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -136,12 +137,16 @@ class MetadataCache:
 
     async def wait_for_leaders(self, topics: Sequence[str] | None) -> None:
         """Wait while a newer leader of these topics (None: all) is expected."""
-        until_ms = self._held_until(topics)
-        if until_ms:
-            await self.wait_until(lambda: not self._held_until(topics), until_ms)
+        await self._wait(partial(self.expected.until_ms, topics))
 
-    def _held_until(self, topics: Sequence[str] | None) -> int:
-        return self.expected.until_ms(topics, self._monotonic_ms())
+    async def wait_for_leaders_of(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Wait while a newer leader of one of these partitions is expected."""
+        await self._wait(partial(self.expected.until_ms_of, partitions))
+
+    async def _wait(self, held_until: Callable[[MonotonicMs], int]) -> None:
+        until_ms = held_until(self._monotonic_ms())
+        if until_ms:
+            await self.wait_until(lambda: not held_until(self._monotonic_ms()), until_ms)
 
     def leader_lost(self, leader: int) -> None:
         """The connection to this broker is lost: another leader is expected for its partitions.

@@ -1,10 +1,12 @@
 """FindCoordinator: the leader of one partition of an internal topic, which it creates."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 from tests.unit.broker.live import play
 
+from odradek.broker.apis.find_coordinator import find_coordinator
 from odradek.broker.coordinators.coordinator_log import coordinator_partition, java_hash
 from odradek.coord.layout_config import decode_config, topic_entity
 from odradek.model.errors import ErrorCode
@@ -116,6 +118,110 @@ def test_many_keys_each_at_its_own_partitions_leader():
         }, "the leader of partition 0 is not registered"
 
     play(story)
+
+
+async def led_by_others(live):
+    """Of the partitions of __consumer_offsets, broker 2 leads 0, and broker 3 leads 1."""
+    live.broker.fetchers.stop()  # there is no other broker: each of them would be lost at once
+    await live.order("__consumer_offsets", leader=3, partitions=2, replicas=(2, 3))
+    await live.order("__consumer_offsets", leader=2, leader_epoch=1, replicas=(2, 3))
+    live.broker.coordinator_counts = SimpleNamespace(
+        of={"__consumer_offsets": 2}.get, metadata_changed=lambda: None
+    )
+
+
+OF_PARTITION_0, OF_PARTITION_1 = "b", "a"
+
+
+@pytest.mark.parametrize(
+    ("version", "keys"), [(3, {"key": OF_PARTITION_0}), (4, {"coordinator_keys": [OF_PARTITION_0]})]
+)
+def test_an_answer_waits_for_the_next_leader_of_a_coordinators_partition(version, keys):
+    async def story(live):
+        await led_by_others(live)
+        live.broker.metadata.leader_lost(2)
+        begun = live.loop.time()
+        waiting = live.loop.create_task(live.peer().ask(FindCoordinatorRequest(**keys), version))
+        assert await found(live, OF_PARTITION_1) == {OF_PARTITION_1: (3, "b3", 9092)}
+        assert live.loop.time() - begun < 0.1, "it is not the partition of the lost leader"
+
+        assert not waiting.done()
+        await live.order("__consumer_offsets", leader=3, leader_epoch=2, replicas=(2, 3))
+        response = await waiting
+        answer = [*response.coordinators, response][0]  # v4: the only one of many
+        assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 3)
+        assert live.loop.time() - begun < 0.1
+
+    play(story)
+
+
+def test_an_answer_waits_no_longer_than_the_limit():
+    async def story(live):
+        await led_by_others(live)
+        live.broker.metadata.leader_lost(2)
+        begun = live.loop.time()
+
+        assert await found(live, OF_PARTITION_0) == {OF_PARTITION_0: (2, "b2", 9092)}
+        assert 0.29 < live.loop.time() - begun < 0.4
+        assert await found(live, OF_PARTITION_0) == {OF_PARTITION_0: (2, "b2", 9092)}
+        assert live.loop.time() - begun < 0.4, "the same loss is a reason once"
+
+    play(story, odradek_metadata_hold_ms=300)
+
+
+def test_nothing_waits_if_the_limit_is_0():
+    async def story(live):
+        await led_by_others(live)
+        live.broker.metadata.leader_lost(2)
+        begun = live.loop.time()
+
+        assert await found(live, OF_PARTITION_0) == {OF_PARTITION_0: (2, "b2", 9092)}
+        assert live.loop.time() - begun < 0.1
+
+    play(story, odradek_metadata_hold_ms=0)
+
+
+def test_the_leader_of_the_coordinators_partition_is_probed_alone():
+    probed = []
+
+    async def notices(live):
+        await asyncio.sleep(0.002)
+        live.broker.metadata.leader_lost(2)
+
+    async def story(live):
+        await led_by_others(live)
+        request = FindCoordinatorRequest(coordinator_keys=[OF_PARTITION_0])
+
+        def probe(leaders):
+            probed.append(leaders)
+            return notices(live)
+
+        answer = find_coordinator(
+            live.broker.metadata,
+            live.broker.coordinator_counts,
+            Anyone(),
+            request,
+            4,
+            make_topic=None,
+            probe=probe,
+        )
+        waiting = live.loop.create_task(answer)
+        await asyncio.sleep(0.1)
+        await live.order("__consumer_offsets", leader=3, leader_epoch=2, replicas=(2, 3))
+        assert [each.node_id for each in (await waiting).coordinators] == [3]
+        assert probed == [{2}]
+
+    play(story)
+
+
+class Anyone:
+    """A session that may do everything."""
+
+    listener = "PLAINTEXT"
+
+    @staticmethod
+    def authorize(*_):
+        return True
 
 
 def test_a_coordinator_that_cannot_be_reached_on_the_askers_listener():

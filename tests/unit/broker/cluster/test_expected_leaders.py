@@ -31,6 +31,15 @@ def test_only_responses_about_the_topic_wait_and_no_longer_than_the_limit():
     assert not leaders, "what is over is dropped"
 
 
+def test_only_responses_about_the_partition_wait():
+    leaders = expecting()
+
+    assert leaders.until_ms_of([("t", 1), ("other", 0)], MonotonicMs(1000)) == 0
+    assert leaders.until_ms_of([("t", 1), ("t", 0)], MonotonicMs(1000)) == 1300
+    assert leaders.until_ms_of([("t", 0)], MonotonicMs(1300)) == 0
+    assert not leaders, "what is over is dropped"
+
+
 def test_the_same_reason_does_not_extend_the_time_and_a_newer_epoch_does():
     leaders = expecting(epoch=5)
     leaders.expect("t", 0, 5, MonotonicMs(1200))
