@@ -158,7 +158,6 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
     replicas, cache = broker.replicas, broker.metadata
     topics, configs = broker.topic_admin, broker.config_admin
     groups, transactions = broker.groups, broker.transactions
-    stored = broker.stored_offsets
     inbound = broker.controller_requests
     table: dict[ApiKey, Route | RawRoute] = {
         # Produce and fetch.
@@ -234,43 +233,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.DESCRIBE_STATE: Route(
             lambda r: describe_state(broker, r.session, r.body, one_at_a_time=reporting)
         ),
-        ApiKey.FIND_COORDINATOR: Route(
-            lambda r: find_coordinator(
-                cache,
-                broker.coordinator_counts,
-                r.session,
-                r.body,
-                r.header.api_version,
-                make_topic=broker.internal_topics.make,
-                probe=broker.fetchers.probe,
-            )
-        ),
-        # Consumer groups.
-        ApiKey.JOIN_GROUP: Route(
-            lambda r: join_group(groups, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.SYNC_GROUP: Route(
-            lambda r: sync_group(groups, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.HEARTBEAT: Route(lambda r: heartbeat(groups, r.session, r.body)),
-        ApiKey.LEAVE_GROUP: Route(
-            lambda r: leave_group(groups, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.OFFSET_COMMIT: Route(
-            lambda r: offset_commit(groups, stored, cache, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.OFFSET_FETCH: Route(
-            lambda r: offset_fetch(groups, stored, cache, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.OFFSET_DELETE: Route(lambda r: offset_delete(groups, cache, r.session, r.body)),
-        ApiKey.TXN_OFFSET_COMMIT: Route(
-            lambda r: txn_offset_commit(groups, cache, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.LIST_GROUPS: Route(lambda r: list_groups(groups, r.session, r.body)),
-        ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
-        ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(lambda _: consumer_group_heartbeat()),
-        ApiKey.CONSUMER_GROUP_DESCRIBE: Route(lambda r: consumer_group_describe(r.body)),
+        **_group_routes(broker),
         # Topics, configuration, leader election and reassignments.
         **_topic_routes(broker),
         ApiKey.DESCRIBE_CONFIGS: Route(
@@ -366,6 +329,49 @@ def _token_routes(tokens: DelegationTokens | None) -> dict[ApiKey, Route | RawRo
         ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(
             lambda r: describe_delegation_token(tokens, r.session, r.body, r.header.api_version)
         ),
+    }
+
+
+def _group_routes(broker: ServedParts) -> Mapping[ApiKey, Route]:
+    """FindCoordinator, and the APIs of consumer groups."""
+    groups, stored, cache = broker.groups, broker.stored_offsets, broker.metadata
+    return {
+        ApiKey.FIND_COORDINATOR: Route(
+            lambda r: find_coordinator(
+                cache,
+                broker.coordinator_counts,
+                r.session,
+                r.body,
+                r.header.api_version,
+                make_topic=broker.internal_topics.make,
+                probe=broker.fetchers.probe,
+            )
+        ),
+        ApiKey.JOIN_GROUP: Route(
+            lambda r: join_group(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.SYNC_GROUP: Route(
+            lambda r: sync_group(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.HEARTBEAT: Route(lambda r: heartbeat(groups, r.session, r.body)),
+        ApiKey.LEAVE_GROUP: Route(
+            lambda r: leave_group(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.OFFSET_COMMIT: Route(
+            lambda r: offset_commit(groups, stored, cache, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.OFFSET_FETCH: Route(
+            lambda r: offset_fetch(groups, stored, cache, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.OFFSET_DELETE: Route(lambda r: offset_delete(groups, cache, r.session, r.body)),
+        ApiKey.TXN_OFFSET_COMMIT: Route(
+            lambda r: txn_offset_commit(groups, cache, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.LIST_GROUPS: Route(lambda r: list_groups(groups, r.session, r.body)),
+        ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
+        ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(lambda _: consumer_group_heartbeat()),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Route(lambda r: consumer_group_describe(r.body)),
     }
 
 
