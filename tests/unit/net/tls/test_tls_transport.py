@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -548,3 +549,120 @@ def test_handshakes_wait_for_their_turn(authority):
 def test_a_renegotiation_is_not_possible(authority):
     context = server_tls(options(authority, authority.issue(HOST))).context
     assert context.options & ssl.OP_NO_RENEGOTIATION
+
+
+class Wire(asyncio.Transport):
+    """A socket whose bytes the test carries."""
+
+    def __init__(self):
+        super().__init__()
+        self.sent = bytearray()
+        self.ended = None
+
+    def write(self, data):
+        self.sent += data
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def is_closing(self):
+        return self.ended is not None
+
+    def close(self):
+        self.ended = "closed"
+
+    def abort(self):
+        self.ended = "aborted"
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+
+class Carried:
+    """A server's connection and its client, whose records the test cuts as it needs."""
+
+    def __init__(self, authority, **inner):
+        self.inner, self.wire = Inner(**inner), Wire()
+        self.server = TlsTransport(
+            self.inner,
+            server_tls(options(authority, authority.issue(HOST))).context,
+            scratch=Scratch(),
+            established=lambda _: None,
+            failed=pytest.fail,
+            server_side=True,
+        )
+        self.server.connection_made(self.wire)
+        self.to_client, self.from_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.client = client_context(options(authority)).wrap_bio(
+            self.to_client, self.from_client, server_hostname=HOST
+        )
+        for _ in range(2):
+            with suppress(ssl.SSLWantReadError):
+                self.client.do_handshake()
+            self.carry(self.from_client.read())
+            self.to_client.write(self.taken())
+
+    def record(self, data):
+        self.client.write(data)
+        return self.from_client.read()
+
+    def carry(self, data):
+        rest = memoryview(data)
+        while rest:
+            room = self.server.get_buffer(-1)
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            self.server.buffer_updated(count)
+            rest = rest[count:]
+
+    def taken(self):
+        data, self.wire.sent = bytes(self.wire.sent), bytearray()
+        return data
+
+
+@pytest.mark.parametrize("room", [1, 7, 1000, 1 << 16, 1 << 18])
+@pytest.mark.parametrize("piece", [1, 5, 22, 1000, 1 << 18])
+def test_records_arrive_whole_however_they_are_cut(authority, room, piece):
+    async def story():
+        carried = Carried(authority, room=room)
+        sent = [bytes([n]) * size for n, size in enumerate((1, 7, 16_384, 200, 3, 90_000, 1))]
+        data = b"".join(map(carried.record, sent))
+        for begin in range(0, len(data), piece):
+            carried.carry(data[begin : begin + piece])
+        assert carried.inner.received == b"".join(sent)
+        assert carried.server.pending_bytes == 0
+        carried.server.write(b"response")
+        carried.to_client.write(carried.taken())
+        assert carried.client.read() == b"response"
+        assert carried.wire.ended is None
+
+    play(story)
+
+
+def test_what_arrives_with_the_end_of_the_connection_is_passed_on(authority):
+    async def story():
+        carried = Carried(authority)
+        last = carried.record(b"last")
+        with suppress(ssl.SSLWantReadError):
+            carried.client.unwrap()
+        carried.carry(last + carried.from_client.read())
+        assert carried.inner.received == b"last"
+        assert carried.wire.ended == "closed"
+
+    play(story)
+
+
+def test_a_record_that_was_changed_on_its_way_ends_the_connection(authority):
+    async def story():
+        carried = Carried(authority)
+        first, second = bytearray(carried.record(b"first")), carried.record(b"second")
+        first[-1] ^= 1
+        carried.carry(bytes(first))
+        carried.carry(second)
+        assert not carried.inner.received
+        assert carried.wire.ended == "aborted"
+
+    play(story)
