@@ -81,6 +81,12 @@ def test_no_acknowledged_record_is_lost_while_replicas_are_moved(seed):
     assert outcome.tally.reassignments
 
 
+def test_a_retry_waits_for_a_lower_offset_than_the_requests_before_it():
+    """Once it was not answered before they were."""
+    outcome = simulate(703817, Options(brokers=3, reassigns=True))
+    assert not outcome.violations, outcome.replay
+
+
 def test_five_brokers():
     outcome = simulate(3, Options(brokers=5, reassigns=True))
     assert not outcome.violations, outcome.replay

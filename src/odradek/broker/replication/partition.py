@@ -186,6 +186,8 @@ class Partition:
             raise InvariantError(
                 f"{name}: a produce request waits for offset {self._produces[0][0]}"
             )
+        required = [offset for offset, _, _ in self._produces or ()]
+        hold(required == sorted(required), name, "produce requests wait in another order")
 
     def held_log(self) -> Log:
         """The log.
@@ -429,13 +431,20 @@ class Partition:
             self.leader.isr_refused()
 
     def wait_for_commit(self, required_offset: int, produce: WaitingProduce, slot: int) -> None:
-        """Call `produce.committed(slot)` when the high watermark has reached the offset."""
+        """Call `produce.committed(slot)` when the high watermark has reached the offset.
+
+        It may be below the offsets that others wait for: a producer retries a batch that is in the
+        log already, and not committed.
+        """
         produces = self._produces
         if produces is None:
             produces = self._produces = deque()
         while produces and produces[0][1].done:  # it timed out before it was committed
             produces.popleft()
-        produces.append((required_offset, produce, slot))
+        at = len(produces)
+        while at and produces[at - 1][0] > required_offset:
+            at -= 1
+        produces.insert(at, (required_offset, produce, slot))
 
     @property
     def follows(self) -> bool:

@@ -25,8 +25,11 @@ FOLLOWED = LeaderAndIsr(leader=2, leader_epoch=6, isr=(1, 2), partition_epoch=9)
 class Produce:
     done = False
 
+    def __init__(self):
+        self.slots = []  # those that are committed
+
     def committed(self, slot):
-        return None
+        self.slots.append(slot)
 
     def failed_at(self, slot, error):
         pass
@@ -135,3 +138,21 @@ def test_a_contradiction_is_reported(led, break_it, what):
     break_it(led)
     with pytest.raises(InvariantError, match=what):
         led.validate()
+
+
+def test_a_retry_is_answered_when_its_batch_is_committed(led):
+    """The retry, slot 2, waits for the same offset as the first attempt, slot 0."""
+    led.isr_stored((1, 2, 3), 8, monotonic_ms=9)
+    for _ in range(2):
+        batch = memoryview(build_batch([Record(None, b"x", 5)]))
+        led.append(batch, read_header(batch), monotonic_ms=9, wall_ms=9)
+    produce = Produce()
+    for slot, required in enumerate((4, 5, 4)):
+        led.wait_for_commit(required, produce, slot)
+    led.validate()
+
+    for follower in (2, 3):
+        led.follower_fetched(follower, 4, 9)
+
+    assert produce.slots == [0, 2]
+    led.validate()
