@@ -332,7 +332,7 @@ def main(
             {"groups": groups, "cost": cost_of_views(3 if is_default else brokers, wait_s, groups)}
         )
         return
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - ./run page installs it
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - --cost needs none
 
     invented = Invented(brokers, topics, partitions)
     plans, routes = planned(invented)

@@ -124,7 +124,10 @@ def _lines() -> Iterator[str]:
         yield f"| `{_plain(path)}` | {link} | {QUERIES.get(path, '')} |"
     for path, what in FILES.items():
         yield f"| `{_plain(path)}` | {what} | |"
-    yield "\nWith `--write`, and the token of a tab in the header `Authorization`:\n"
+    yield (
+        "\nWith `--write`, and the token of a tab in the header `x-odradek-token` (of a log-in: "
+        "`Authorization`):\n"
+    )
     yield "| POST | |"
     yield "|---|---|"
     for path, what in WRITES.items():

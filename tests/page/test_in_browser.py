@@ -168,7 +168,7 @@ def test_the_timeline_has_a_slider_that_shows_the_cluster_as_it_was(served, open
     slider.focus()
     slider.press("Home")
     expect(page.locator("#then")).to_contain_text("The cluster at")
-    expect(page).to_have_url(re.compile(r"to=\d+"))
+    expect(page).to_have_url(re.compile(r"at=\d+"))
 
 
 def test_the_keyboard_opens_views_and_the_filter(served, open_page):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from tests.asgi import request
 
 from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
@@ -12,13 +13,15 @@ from odradek.plan.commands import Caller
 from odradek.plan.facts import Finding, Severity
 from odradek.plan.permissions import PermissionTextError
 from odradek.web.access.view import ACCESS, access_view, acls_of, permission
+from odradek.web.app import KINDS, create_app
 from odradek.web.brokers.view import consequences, disk_view
 from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import DirectoryFacts, DiskSample
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.journal import ClusterHistory, Happening, differences, happening_of
-from odradek.web.facts.poller import Collected, FactKey
+from odradek.web.facts.poller import Collected, FactKey, FactKind
+from odradek.web.facts.source import Source
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail
 from odradek.web.lab.pages import lab_view
 from odradek.web.lanes.values import LaneMove, LaneRole
@@ -295,6 +298,26 @@ def test_the_timeline_of_a_moment_has_what_happened_until_then():
     assert [h.at_ms for h in view.happenings] == [5, 1]
     assert view.now is not None
     assert timeline_view(facts, {}, 5).now is None
+
+
+def test_the_timeline_of_a_moment_has_the_address_that_the_other_views_have(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    happened = tuple(Happening(at_ms=at, says=str(at), kind="NOTE") for at in (1, 5, 9))
+    history = ClusterHistory(happenings=happened, begins_ms=0, is_reported=True)
+    found = {"cluster": CLUSTER_NOW, "doctor": Diagnosis(findings=(), unknown={})}
+
+    def kind(value: object) -> FactKind:
+        async def collect(*_arguments: object) -> object:
+            return value
+
+        return FactKind(collect)
+
+    kinds = {name: kind(value) for name, value in {**found, "journal": history}.items()}
+    app = create_app(Source({"bootstrap.servers": "127.0.0.1:1"}), kinds={**KINDS, **kinds})
+
+    view = request(app, "GET", "/timeline?at=5", {"accept": "application/json"}, lifespan=True)
+    assert [each["at_ms"] for each in view.json()["happenings"]] == [5, 1]
+    assert view.json()["at_ms"] == 5
 
 
 # --------------------------------------------------------------------------------------- access

@@ -100,11 +100,13 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
     """
     cluster = await source.cluster()
     response = await source.metadata([name])
-    racks = {broker.node_id: broker.rack for broker in response.brokers}
     now_ms = real_wall_ms()
     found = next((topic for topic in response.topics if topic.name == name), None)
     if found is None or found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return TopicDetail(name=name, exists=False, at_ms=now_ms)
+    # The metadata of a topic names a broker until 5 s after its end; without a topic, not.
+    brokers = (await source.metadata(())).brokers
+    racks = {broker.node_id: broker.rack for broker in brokers}
     query = {"topic": name}
     asked = await source.ask(
         {"replicas": query, "controller": query, "journal": query, "broker": {}}

@@ -17,12 +17,17 @@ from odradek.web.workspace import workspace
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """A view that changes by itself: what it needs, and its value."""
+    """A view that changes by itself: what it needs, and its value.
+
+    With `at=MS` in the query it is given the facts of that moment. One with `has_both` is given
+    those of now, and takes the others from the poller.
+    """
 
     path: str
     template: str
     keys: Callable[[Request], tuple[FactKey, ...]]
     value: Callable[[Facts, Request], object]
+    has_both: bool = False
 
     def route(self) -> Route:
         return Route(self.path, self.answer, methods=["GET"])
@@ -30,7 +35,7 @@ class LiveView:
     async def answer(self, request: Request) -> Response:
         poller = workspace(request).poller
         keys = self.keys(request)
-        at_ms = number(request, "at")
+        at_ms = None if self.has_both else number(request, "at")
         if at_ms is not None:
             await poller.collect(keys)  # the journal, for what was not observed then
             facts = poller.at(keys, at_ms)

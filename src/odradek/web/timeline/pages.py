@@ -14,9 +14,9 @@ def _keys(_request: Request) -> tuple[FactKey, ...]:
 
 
 def _value(facts: Facts, request: Request) -> TimelineView:
-    at_ms = number(request, "to")
+    at_ms = number(request, "at")
     past = workspace(request).poller.at(KEYS, at_ms) if at_ms is not None else {}
     return timeline_view(facts, past, at_ms)
 
 
-TIMELINE = LiveView("/timeline", "timeline.html", _keys, _value)
+TIMELINE = LiveView("/timeline", "timeline.html", _keys, _value, has_both=True)
