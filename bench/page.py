@@ -1,11 +1,12 @@
 """How fluent the page is with a large cluster, whose facts are invented.
 
-    ./run bench page [--brokers 100] [--topics 200] [--partitions 50] [--seconds 4]
+    ./run bench page [--brokers 100] [--topics 200] [--partitions 50] [--seconds 4] [--view NAME]
     ./run bench page --cost [--brokers 3] [--seconds 60] [--groups 0]
 
 The page of a cluster of so many brokers and topics, of one topic with all partitions together, of
-800 groups, of plans that drain a broker and that put a replica of every partition elsewhere, and of
-the moves that such a plan begins, in Debian's chromium: the time until a view is there, the bytes
+800 groups, of plans that drain a broker and that put a replica of every partition elsewhere, of the
+grid of a topic with a column for each broker, and of the moves that such a plan begins, in Debian's
+chromium: the time until a view is there, the bytes
 it weighs, the frames a second while it is scrolled, and the bytes of the changes that are pushed.
 The facts change every second. What collecting costs a broker is not part of it; the time to make a
 plan is.
@@ -62,17 +63,24 @@ from odradek.web.serve import PageServer, listen
 
 GROUPS = 800
 RESULTS = ROOT / "bench" / "results" / "page.jsonl"
-# Frames while the wheel scrolls down and up again, counted by the browser.
+# Frames while the page is scrolled down and up again, and a wide table aside; the browser counts.
 FRAMES = """async (seconds) => {
   const times = [];
   const begun = performance.now();
+  const wide = document.querySelector("#grid .scroll");
   let down = 1;
+  let right = 1;
   await new Promise((done) => {
     const step = (now) => {
       times.push(now);
       if (scrollY + innerHeight >= document.body.scrollHeight - 2) down = -1;
       if (scrollY <= 0) down = 1;
       scrollBy(0, 40 * down);
+      if (wide) {
+        if (wide.scrollLeft + wide.clientWidth >= wide.scrollWidth - 2) right = -1;
+        if (wide.scrollLeft <= 0) right = 1;
+        wide.scrollBy(40 * right, 0);
+      }
       if (now - begun < seconds * 1000) requestAnimationFrame(step); else done();
     };
     requestAnimationFrame(step);
@@ -87,12 +95,13 @@ class Invented:
     """Facts of a cluster that does not exist; each collection changes some of them."""
 
     def __init__(self, brokers: int, topics: int, partitions: int) -> None:
-        self._brokers, self._topics, self._partitions = brokers, topics, partitions
+        self.brokers, self._topics, self._partitions = brokers, topics, partitions
         self._draw = random.Random(1)
+        self._picture: ClusterPicture | None = None
         self._history = GroupHistory()
 
     async def cluster(self, *_arguments: object) -> ClusterOverview:
-        draw, count = self._draw, self._brokers
+        draw, count = self._draw, self.brokers
         return ClusterOverview(
             cluster_id="invented",
             controller=0,
@@ -125,11 +134,11 @@ class Invented:
             behind = draw.random() < 0.02
             found.append(
                 PartitionFacts(
-                    partition=number, leader=number % self._brokers, leader_epoch=3,
+                    partition=number, leader=number % self.brokers, leader_epoch=3,
                     isr=(1, 2) if behind else (1, 2, 3),
                     replicas=tuple(
                         ReplicaFacts(
-                            broker=(number + place) % self._brokers, is_leader=place == 0,
+                            broker=(number + place) % self.brokers, is_leader=place == 0,
                             in_sync=not (behind and place == 2), leo=leo - 10 * place,
                             high_watermark=leo - 20, log_start_offset=0, leader_epoch=3,
                             size_bytes=leo * 100, fetched_ms_ago=120, caught_up_ms_ago=120,
@@ -181,7 +190,12 @@ class Invented:
 
     def picture(self) -> ClusterPicture:
         """The cluster as plans see it: three replicas in three of five racks."""
-        count = self._brokers
+        if self._picture is None:
+            self._picture = self._new_picture()
+        return self._picture
+
+    def _new_picture(self) -> ClusterPicture:
+        count = self.brokers
         held = {
             TopicPartition(f"topic-{topic:05}", number): Replicas(
                 tuple((topic + number + place) % count for place in range(3)),
@@ -196,7 +210,7 @@ class Invented:
     def everywhere(self) -> dict[TopicPartition, tuple[int, ...]]:
         """The replicas if the last one of every partition is put on another broker."""
         return {
-            partition: (*held.brokers[:-1], (held.brokers[-1] + 5) % self._brokers)
+            partition: (*held.brokers[:-1], (held.brokers[-1] + 5) % self.brokers)
             for partition, held in self.picture().partitions.items()
         }
 
@@ -208,7 +222,9 @@ def planned(invented: Invented) -> tuple[dict[str, object], list[Route]]:
     picture = invented.picture()
     drain = PlanRequest(kind=PlanKind.DRAIN, brokers=(0,))
     whole = PlanRequest(kind=PlanKind.ROLL_BACK)
-    for name, request in (("drain", drain), ("everything", whole)):
+    topic = "topic-00000"
+    grid = PlanRequest(kind=PlanKind.PLACE, topics=(topic,), puts={0: (0, 1, invented.brokers - 1)})
+    for name, request in (("drain", drain), ("everything", whole), ("grid", grid)):
         begun_s = time.monotonic()
         plan = make_plan(request, picture, invented.everywhere())
         made_s = time.monotonic()
@@ -318,10 +334,18 @@ def measured(page: Any, url: str, seconds: int) -> dict[str, float]:
 @click.option("--topics", default=200, show_default=True)
 @click.option("--partitions", default=50, show_default=True, help="Of each topic.")
 @click.option("--seconds", default=4, show_default=True, help="Of scrolling.")
+@click.option("--view", "chosen", multiple=True, help="Only this one; may be repeated.")
 @click.option("--groups", default=0, help="With --cost: groups with committed offsets.")
 @click.option("--cost", is_flag=True, help="What the page costs the brokers of a real cluster.")
-def main(
-    *, brokers: int, topics: int, partitions: int, seconds: int, groups: int, cost: bool
+def main(  # noqa: PLR0913
+    *,
+    brokers: int,
+    topics: int,
+    partitions: int,
+    seconds: int,
+    chosen: tuple[str, ...],
+    groups: int,
+    cost: bool,
 ) -> None:
     """Open each view, append to the results, print."""
     if cost:
@@ -341,16 +365,16 @@ def main(
     views = {
         "now": "", "topics": "topics", "a topic": "topics/t", "a huge topic": "topics/all",
         "groups": "groups", "plan: drain": "moves/drain", "plan: everything": "moves/everything",
-        "moves": "moves",
+        "plan: grid": "moves/grid", "moves": "moves",
     }  # fmt: skip
     found = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        for name, view in views.items():
+        for name in chosen or views:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            found[name] = measured(page, url + view, seconds)
+            found[name] = measured(page, url + views[name], seconds)
             page.close()
             print(f"{name}: {found[name]}")
         browser.close()

@@ -149,4 +149,5 @@ def static_url(name: str) -> str:
 
 def event(kind: str, number: str, value: object) -> bytes:
     """A server-sent event with JSON data."""
-    return f"event: {kind}\nid: {number}\ndata: {json.dumps(value)}\n\n".encode()
+    data = json.dumps(value, separators=(",", ":"))
+    return f"event: {kind}\nid: {number}\ndata: {data}\n\n".encode()

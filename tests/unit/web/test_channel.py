@@ -23,6 +23,19 @@ def test_a_viewer_gets_only_the_parts_that_changed():
     assert channel.since(seen) == ("change", {"b": "2"})
 
 
+def test_a_viewer_gets_the_words_of_a_long_part_that_changed():
+    channel = PageChannel("c")
+    sentence = "broker {} has all {} records"
+    channel.render(page(("a", sentence.format(1, 70)), ("b", "1")))
+    before = channel.id
+    channel.render(page(("a", sentence.format(1, 71)), ("b", "1")))
+    seen = channel.id
+    channel.render(page(("a", sentence.format(1, 72)), ("b", "1")))
+
+    assert channel.since(seen) == ("change", {"a": [(8, 1, "72")]})
+    assert channel.since(before) == ("change", {"a": sentence.format(1, 72)})
+
+
 def test_equal_content_is_no_change():
     channel = PageChannel("c")
     channel.render(page(("a", "1")))

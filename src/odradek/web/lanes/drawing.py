@@ -65,7 +65,7 @@ def lanes_svg(
     return SvgText(
         _tag(
             "svg",
-            *body,
+            "\n".join(body),  # a line for each lane: `odradek.web.live.edits` compares lines
             id=key,
             data_key=key,
             class_="lanes",

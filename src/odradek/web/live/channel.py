@@ -1,7 +1,8 @@
 """One page that is open somewhere: its parts as last rendered, and its numbered changes. Pure.
 
 All viewers of a URL share a channel. A viewer gets a snapshot first and then changes; one that was
-disconnected names the last number it has, and gets the changes since, if they are still kept.
+disconnected names the last number it has, and gets the changes since, if they are still kept. One
+that has all but the last change gets the words of a part that changed, others get whole parts.
 """
 
 from collections import deque
@@ -10,9 +11,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from odradek.web.live.edits import Edit, edits
 from odradek.web.rendering import live_parts, still_part
 
 CHANGES_KEPT: Final = 64
+EDIT_BYTES: Final = 12  # of an edit beside its text, about
 
 
 @dataclass(slots=True)
@@ -24,6 +27,7 @@ class PageChannel:
     content: str = ""
     parts: dict[str, str] = field(default_factory=dict)
     _still: str | None = None
+    _last: dict[str, str | list[Edit]] = field(default_factory=dict)  # the last change, in words
     _changes: deque[Mapping[str, str] | None] = field(
         default_factory=lambda: deque(maxlen=CHANGES_KEPT)
     )
@@ -36,6 +40,7 @@ class PageChannel:
         if still == self._still:
             changed = {name: part for name, part in parts.items() if self.parts[name] != part}
             self._changes.append(changed)
+            self._last = {name: shortest(self.parts[name], part) for name, part in changed.items()}
         else:
             self._changes.append(None)  # the whole content
         self.number += 1
@@ -54,6 +59,8 @@ class PageChannel:
             behind = self.number - int(number)
             if behind == 0:
                 return None
+            if behind == 1 and self._changes[-1] is not None:
+                return "change", self._last
             if 0 < behind <= len(self._changes):
                 merged: dict[str, str] = {}
                 for change in islice(self._changes, len(self._changes) - behind, None):
@@ -63,3 +70,9 @@ class PageChannel:
                 else:
                     return "change", merged
         return "snapshot", self.content
+
+
+def shortest(before: str, after: str) -> str | list[Edit]:
+    """A changed part as its edits, or as it is if that is shorter."""
+    found = edits(before, after)
+    return found if sum(len(edit.text) + EDIT_BYTES for edit in found) < len(after) else after

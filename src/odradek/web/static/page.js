@@ -14,16 +14,20 @@ const store = (name, value) => {
 const main = document.getElementById("content");
 const link = document.getElementById("link");
 
-// What the user has changed in the document, and the server does not know.
-const callbacks = {
-  // What somebody is typing stays as it is.
-  beforeNodeMorphed: (node) =>
-    !(node === document.activeElement && node.matches("input:not([type=hidden]), textarea, select")),
-  beforeAttributeUpdated: (name, node) => !(name === "open" && node.nodeName === "DETAILS"),
-};
+// What somebody is typing stays as it is.
+const isTyped = (node) =>
+  node === document.activeElement && node.matches("input:not([type=hidden]), textarea, select");
 
-const morph = (node, html, style) =>
-  Idiomorph.morph(node, html, { morphStyle: style, callbacks });
+// `isLeft` says which elements stay as they are.
+const morph = (node, html, style, isLeft = () => false) =>
+  Idiomorph.morph(node, html, {
+    morphStyle: style,
+    callbacks: {
+      beforeNodeMorphed: (old, fresh) => !isTyped(old) && !isLeft(old, fresh),
+      // The user has opened it, and the server does not know that.
+      beforeAttributeUpdated: (name, old) => !(name === "open" && old.nodeName === "DETAILS"),
+    },
+  });
 
 const say = (text) => {
   link.hidden = !text;
@@ -36,21 +40,63 @@ let reading; // what ends the stream that is read now
 const relisten = () => {
   if (main.dataset.live === undefined) return;
   reading?.abort();
+  parts.clear();
+  due.clear();
   listen();
+};
+
+let parts = new Map(); // the parts that change, as they were received last
+const due = new Set(); // those that the document does not show yet
+const PART = /<!--live ([^ >]+)-->([^]*?)<!--\/live-->/g;
+const FRAME_MS = 4; // of each frame, for changing the document; what is scrolled stays fluent
+
+const isInView = (node) => {
+  const { top, bottom } = node.getBoundingClientRect();
+  return top < innerHeight && bottom > 0;
+};
+
+// Shows changed parts, those in view first, and goes on in the next frame when the time is over.
+const catchUp = (now) => {
+  const nodes = [...due].map((name) => [name, document.getElementById(name)]);
+  const inView = nodes.filter(([, node]) => node && isInView(node));
+  for (const [name, node] of new Set([...inView, ...nodes])) {
+    due.delete(name);
+    if (node) morph(node, parts.get(name), "outerHTML");
+    if (performance.now() - now > FRAME_MS) break;
+  }
+  dress();
+  if (due.size) requestAnimationFrame(catchUp);
+};
+
+const show = (names) => {
+  if (names.length && !due.size) requestAnimationFrame(catchUp);
+  for (const name of names) due.add(name);
+};
+
+// The words of a text that changed: see odradek/web/live/edits.py.
+const edited = (text, edits) => {
+  const pieces = text.split(/([ \n])/);
+  for (const [index, count, words] of edits.reverse()) pieces.splice(index, count, words);
+  return pieces.join("");
 };
 
 const receive = (kind, data, mine) => {
   if (kind === "full") {
     mine.abort();
     say("not live: too many pages are open");
-    return;
+  } else if (kind === "snapshot") {
+    const before = parts;
+    parts = new Map([...data.matchAll(PART)].map(([, name, html]) => [name, html.trim()]));
+    show([...parts.keys()].filter((name) => parts.get(name) !== before.get(name)));
+    // Parts that the document has are moved to their places, and changed later.
+    morph(main, data, "innerHTML", (old, fresh) => parts.has(old.id) && old.id === fresh.id);
+    dress();
+  } else {
+    for (const [name, change] of Object.entries(data)) {
+      parts.set(name, typeof change === "string" ? change : edited(parts.get(name), change));
+    }
+    show(Object.keys(data));
   }
-  if (kind === "snapshot") morph(main, data, "innerHTML");
-  else for (const [name, html] of Object.entries(data)) {
-    const node = document.getElementById(name);
-    if (node) morph(node, html, "outerHTML");
-  }
-  dress();
 };
 
 // An EventSource cannot send the token of a log-in, so the stream is read by fetch.
