@@ -27,11 +27,27 @@ def test_every_view_is_accessible(served, open_page, view, colours):
     assert [(rule["id"], [node["target"] for node in rule["nodes"]]) for rule in found] == []
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_no_view_is_wider_than_a_small_phone(served, open_page, view):
-    page = open_page(served.url + view, viewport={"width": 360, "height": 640})
+# Elements that are beyond the window's sides and in nothing that scrolls, or whose text is cut off.
+CLIPPED = """() => {
+  const scrolls = (node) => node.closest(".scroll, pre, .skip") !== null;
+  const isCut = (node) => {
+    const { left, right, width } = node.getBoundingClientRect();
+    const hides = getComputedStyle(node).overflowX === "hidden";
+    return (width && (left < -1 || right > innerWidth + 1)) || (hides && node.scrollWidth > node.clientWidth);
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((node) => node.checkVisibility() && !scrolls(node) && isCut(node))
+    .map((node) => node.outerHTML.slice(0, 80));
+}"""
 
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("size", [(360, 640), (3840, 2160)], ids=["phone", "4K"])
+def test_every_view_fits_a_small_phone_and_a_large_screen(served, open_page, view, size):
+    page = open_page(served.url + view, viewport={"width": size[0], "height": size[1]})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert page.evaluate(CLIPPED) == []
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -92,6 +108,25 @@ def test_the_lab_fills_a_topic_with_sample_data(served, open_page):
     )
     page.goto(served.url + "topics/sample")
     expect(page.locator("#partition-0")).to_contain_text("leader, in sync")
+
+
+def test_the_lab_adds_a_broker(tmp_path, open_page):
+    path = tmp_path / "D"
+    run("up", "--dir", path, "--detach")
+    own = RunningPage(path, "--write")
+    try:
+        page = open_page(own.url + "lab", token=own.token)
+        expect(page.locator("#lab tbody tr")).to_have_count(1)
+        page.get_by_role("button", name="Add a broker").click()
+        expect(page.locator("#lab-1")).to_contain_text("running")
+        expect(page.locator("#lab-1 td").nth(2)).to_have_text("yes")
+        now = open_page(own.url)
+        expect(now.locator("#brokers")).to_contain_text("2")
+        page.close()
+        now.close()
+    finally:
+        own.end()
+        run("down", "--dir", path)
 
 
 def test_lanes_move_slowly_unless_the_user_wants_no_motion(served, open_page):
