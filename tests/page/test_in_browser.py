@@ -32,8 +32,9 @@ CLIPPED = """() => {
   const scrolls = (node) => node.closest(".scroll, pre, .skip") !== null;
   const isCut = (node) => {
     const { left, right, width } = node.getBoundingClientRect();
+    const isBeyond = width && (left < -1 || right > innerWidth + 1);
     const hides = getComputedStyle(node).overflowX === "hidden";
-    return (width && (left < -1 || right > innerWidth + 1)) || (hides && node.scrollWidth > node.clientWidth);
+    return isBeyond || (hides && node.scrollWidth > node.clientWidth);
   };
   return [...document.querySelectorAll("body *")]
     .filter((node) => node.checkVisibility() && !scrolls(node) && isCut(node))

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 
 class Edit(NamedTuple):
-    """`count` pieces from the index on become the text."""
+    """So many pieces from a place on become the text."""
 
-    index: int
-    count: int
+    place: int
+    pieces: int
     text: str
 
 
