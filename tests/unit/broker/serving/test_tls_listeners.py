@@ -13,6 +13,8 @@ from odradek.broker.serving.tls_listeners import TlsListeners, tls_options
 from odradek.config.broker import BrokerConfig
 from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import StartupError
+from odradek.net.connection import Connection
+from odradek.obs.log_limit import LINES_MAX, LogLimit
 from odradek.security.tls.stores import TlsError
 
 HOST = "127.0.0.1"
@@ -262,3 +264,65 @@ def test_a_trust_store_is_not_added_while_the_broker_runs(listeners, authority):
     dynamic = {f"listener.name.ssl.{name}": value for name, value in trust.items()}
     with pytest.raises(TlsError, match="Cannot add SSL truststore"):
         listeners.check(started.with_dynamic(dynamic=dynamic, dynamic_default={}))
+
+
+# ---------------------------------------------------------------------------------- handshakes
+
+
+class Socket(asyncio.Transport):
+    """An accepted socket, whose peer has an address."""
+
+    def __init__(self, port):
+        super().__init__()
+        self.port = port
+
+    def get_extra_info(self, name, default=None):
+        return ("192.0.2.1", self.port) if name == "peername" else default
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def is_closing(self):
+        return False
+
+    def close(self):
+        pass
+
+
+class NoHandler:
+    """Reports nothing of a connection."""
+
+    def connected(self, connection):
+        pass
+
+
+def test_a_storm_of_failed_handshakes_does_not_fill_the_log(listeners, authority, caplog):
+    listeners.open(config(server_options(authority, authority.issue(HOST))))
+    limit = LogLimit(lambda: MonotonicMs(0))  # the filter of a broker's log
+    caplog.handler.addFilter(limit)
+
+    async def storm(count):
+        for number in range(count):
+            connection = Connection(
+                NoHandler(),
+                listener="SSL",
+                frame_bytes_max=1_000,
+                in_flight_max=1,
+                monotonic_ms=lambda: MonotonicMs(0),
+                soon=lambda work: work(),
+            )
+            protocol = listeners.around(connection)
+            protocol.connection_made(Socket(4_000 + number))
+            protocol.get_buffer(-1)[:9] = b"plaintext"
+            protocol.buffer_updated(9)
+
+    try:
+        asyncio.run(storm(500))
+        lines = [record.getMessage() for record in caplog.records]
+        limit.flush(ends=True)
+    finally:
+        caplog.handler.removeFilter(limit)
+    assert len(lines) == LINES_MAX
+    assert lines[0].startswith("closed 192.0.2.1:4000 on listener SSL: the client does not use TLS")
+    assert caplog.messages[-1].startswith(f"{500 - LINES_MAX} more lines like this")
+    assert listeners.failed["SSL"] == 500
