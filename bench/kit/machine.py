@@ -44,12 +44,22 @@ def cpu_time(pids: list[int]) -> CpuTime:
 
 def rss_mib(pids: list[int]) -> float:
     """The resident memory of these processes."""
-    return sum(_status_kib(pid, "VmRSS") for pid in pids) / 1024
+    return sum(_kib(f"/proc/{pid}/status", "VmRSS") for pid in pids) / 1024
 
 
-def _status_kib(pid: int, field: str) -> int:
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    (value,) = re.findall(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
+def pss_mib(pids: list[int]) -> float:
+    """Their memory; pages that several processes have count in equal parts."""
+    return sum(_kib(f"/proc/{pid}/smaps_rollup", "Pss") for pid in pids) / 1024
+
+
+def open_files(pids: list[int]) -> int:
+    """Their open files and sockets."""
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+
+
+def _kib(path: str, field: str) -> int:
+    text = pathlib.Path(path).read_text()
+    (value,) = re.findall(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
     return int(value)
 
 

@@ -20,6 +20,9 @@ _LENGTH: Final = Struct(">i")
 # How a TLS connection begins, which a listener without TLS takes for a length.
 _CLIENT_HELLO: Final = (0x16_03_01, 0x16_03_02, 0x16_03_03)
 _SMALL_BYTES: Final = 16 * 1024
+# The buffer for the first bytes: of a connection that sends a small request now and then, it is
+# large enough. A read that fills it is followed by one with _SMALL_BYTES.
+_FIRST_BYTES: Final = 2 * 1024
 # From this size on a buffer is mapped: its pages take memory when they are first written, and
 # making it takes no time.
 _MAPPED_BYTES: Final = 1 << 20
@@ -56,14 +59,22 @@ class FrameBuffer:
         if self._start == self._end:
             self._touched = max(self._touched, self._end)
             self._start = self._end = 0
-            size = len(self._buffer)
-            if size != _SMALL_BYTES and (
-                not size or self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING
-            ):
-                self._replace(_SMALL_BYTES)
+            if len(self._buffer) != _SMALL_BYTES:
+                self._resize_empty()
         elif self._end == len(self._buffer):
             self._make_room()
         return self._view[self._end :]
+
+    def _resize_empty(self) -> None:
+        """Make the first buffer, replace it after a read that filled it, or shrink a large one."""
+        size = len(self._buffer)
+        if not size:
+            self._replace(_FIRST_BYTES)
+        elif size < _SMALL_BYTES:
+            if self._touched == size:
+                self._replace(_SMALL_BYTES)
+        elif self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING:
+            self._replace(_SMALL_BYTES)
 
     def wrote(self, count: int) -> None:
         """Count `count` bytes that the socket has written into `writable()`."""
@@ -102,9 +113,9 @@ class FrameBuffer:
         self._replace(max(_SMALL_BYTES, 2 * (self._end - self._start)))
 
     def release_memory(self) -> None:
-        """While nothing is being received: give back a grown buffer that is empty."""
-        if self._start == self._end and len(self._buffer) > _SMALL_BYTES:
-            self._replace(_SMALL_BYTES)
+        """While nothing is being received: give back a buffer that is empty."""
+        if self._start == self._end and len(self._buffer):
+            self._replace(0)
 
     @property
     def memory_bytes(self) -> int:
@@ -120,7 +131,7 @@ class FrameBuffer:
         """
         left = self._end - self._start
         size = len(self._buffer)
-        if left > size // 2:
+        if left > size // 2 or size < _SMALL_BYTES:
             self._replace(self._more_room(size))
             return
         # In place: fresh memory would cost more than the copy, page by page.
@@ -134,7 +145,7 @@ class FrameBuffer:
         is copied once.
         """
         if size < _MAPPED_BYTES:
-            return size * 2
+            return max(size * 2, _SMALL_BYTES)
         length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
         return max(size * 2, min(length, self.frame_bytes_max) + LENGTH_BYTES)
 

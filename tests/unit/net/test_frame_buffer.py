@@ -38,7 +38,26 @@ def test_large_and_small_frames_in_pieces(seed):
 
     assert frames_of(buffer, b"".join(map(framed, sent)), pieces) == sent
     buffer.release_memory()
+    assert buffer.memory_bytes == 0
+
+
+def test_the_buffer_grows_with_what_one_read_brings():
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    for _ in range(200):  # a client with a small request now and then
+        frames_of(buffer, framed(bytes(300)), iter(lambda: MIB, None))
+    assert buffer.memory_bytes == 2_048
+
+    frames_of(buffer, framed(bytes(300)) * 20, iter(lambda: MIB, None))
     assert buffer.memory_bytes == 16_384
+
+
+def test_a_buffer_with_received_bytes_is_not_released():
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    sent = framed(b"a request")
+    frames_of(buffer, sent[:5], iter(lambda: MIB, None))
+    buffer.release_memory()
+
+    assert frames_of(buffer, sent[5:], iter(lambda: MIB, None)) == [b"a request"]
 
 
 def test_memory_is_counted_by_received_bytes_and_not_by_the_frame_length():

@@ -29,3 +29,37 @@ def test_help_imports_nothing_heavy(tool):
     )
 
     assert not HEAVY & set(done.stdout.splitlines())
+
+
+COUNTED = """
+import contextlib, importlib, io, sys
+before = set(sys.modules)
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    {}
+ours = [name for name in sys.modules if name.partition(".")[0] == "odradek"]
+others = {{name.partition(".")[0] for name in sys.modules.keys() - before - set(ours)}}
+print(len(ours), *sorted(others - sys.stdlib_module_names))
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "ours_max", "others"),
+    [
+        ("importlib.import_module('odradek.cli.main').run(['--help'])", 10, ["click"]),
+        ("importlib.import_module('odradek.cli.main').run(['status'])", 27, ["click"]),
+        ("importlib.import_module(TOOLS['topics'].module)", 48, []),
+        ("importlib.import_module(TOOLS['configs'].module)", 47, []),
+        ("importlib.import_module(TOOLS['consumer-groups'].module)", 60, []),
+    ],
+)
+def test_a_command_imports_few_modules(work, ours_max, others, tmp_path):
+    if "TOOLS" in work:
+        work = f"from odradek.cli.kafka.tool import TOOLS; {work}"
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTED.format(work)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    count, *found = done.stdout.split()
+
+    assert int(count) <= ours_max
+    assert found == others
