@@ -1,8 +1,7 @@
-"""A broker is killed or stopped: how long producers with acks=all get no acknowledgement.
+"""A broker is killed or stopped: how long clients get no acknowledgement, record or commit.
 
     ./run bench failover [--partitions 1000] [--runs 3] [--case WORD] [--only odradek|kafka]
-                         [--store zookeeper] [--quick]
-                         [--client raw|librdkafka|java|aiokafka|kafka-python|librdkafka-consumer]
+                         [--store zookeeper] [--quick] [--client CLIENT]
 
 Three brokers, replication factor 3, min.insync.replicas 2; each case on a cluster of its own:
 
@@ -10,11 +9,16 @@ Three brokers, replication factor 3, min.insync.replicas 2; each case on a clust
     leader stopped       SIGTERM of such a broker (controlled shutdown)
     controller killed    kill -9 of the controller, which leads a third of 1,000 partitions
     controller stopped   SIGTERM of the controller
+    coordinator killed   kill -9 of the coordinator of the client's group or transactional id, which
+                         neither is the controller nor leads a partition that the client uses
+    coordinator stopped  SIGTERM of such a broker
 
 The figure is the longest time between two acknowledgements, of the partition or of sixteen of
 those that the broker led, by producers that send one record after the other and retry; or by
-a client's producer with its own defaults (`--client`). `librdkafka-consumer` is a member of a
-group, and its figure the longest time between two records. For a kill the figure includes the time
+a client's producer with its own defaults (`--client`). Clients named `-consumer` are members of a
+group and commit every 50 ms: their figures are the longest time between two records, and between
+two commits. `java-transactional` commits a transaction every few milliseconds. The cases of a
+coordinator are played with these clients alone. For a kill the figure includes the time
 until the failure is detected: with ZooKeeper the session's time-out, 6 s here; with our embedded
 store the end of a socket. `--store` selects Odradek's store. `--quick` makes one run of each case.
 
@@ -50,8 +54,9 @@ class Case(NamedTuple):
     """Which broker is ended, and how."""
 
     name: str
-    controller: bool
     signal: signal.Signals
+    controller: bool = False
+    coordinator: bool = False
 
     @property
     def many(self) -> bool:
@@ -59,31 +64,64 @@ class Case(NamedTuple):
         return self.controller
 
 
-def _module(name: str) -> Callable[[list[str]], list[str]]:
-    return lambda arguments: [sys.executable, "-m", f"kit.{name}", *arguments]
+class Client(NamedTuple):
+    """A client under measurement."""
+
+    command: Callable[[list[str]], list[str]]
+    key_type: int | None = None  # of the coordinator that it uses, as in FindCoordinator
+    reads: bool = False  # what another process writes
+
+    @property
+    def has_coordinator(self) -> bool:
+        """Whether it is a member of a group, or has a transactional id."""
+        return self.key_type is not None
 
 
-def _java(arguments: list[str]) -> list[str]:
-    source = ROOT / "bench" / "kit" / "ProducerOutage.java"
-    return fetch.java_class(apache.LINE, source, *arguments, heap="256M")
+GROUP, TRANSACTIONAL_ID = 0, 1
 
 
-# The command of each producer.
-CLIENTS: dict[str, Callable[[list[str]], list[str]]] = {
+def _module(*name: str) -> Callable[[list[str]], list[str]]:
+    return lambda arguments: [sys.executable, "-m", *name, *arguments]
+
+
+def _java(program: str) -> Callable[[list[str]], list[str]]:
+    source = ROOT / "bench" / "kit" / f"{program}.java"
+    return lambda arguments: fetch.java_class(apache.LINE, source, *arguments, heap="256M")
+
+
+def _franz_go(arguments: list[str]) -> list[str]:
+    return [str(fetch.go_program(fetch.HERE / "franz_go")), arguments[0], "outage", *arguments[1:]]
+
+
+def _kafkajs(arguments: list[str]) -> list[str]:
+    source = fetch.HERE / "kafkajs"
+    modules = fetch.node_modules(source)
+    return ["env", f"NODE_PATH={modules}", "node", str(source / "outage.js"), *arguments]
+
+
+WRITER = _module("kit.outage")
+CLIENTS: dict[str, Client] = {
+    "raw": Client(WRITER),
+    "librdkafka": Client(_module("kit.librdkafka_outage")),
+    "java": Client(_java("ProducerOutage")),
+    "java-transactional": Client(_java("ProducerOutage"), TRANSACTIONAL_ID),
+    "java-consumer": Client(_java("ConsumerOutage"), GROUP, reads=True),
+    "franz-go": Client(_franz_go),
+    "kafkajs": Client(_kafkajs),
+    **{name: Client(_module("kit.python_outage", name)) for name in ("aiokafka", "kafka-python")},
     **{
-        name: lambda arguments, name=name: _module("python_outage")([name, *arguments])
-        for name in ("aiokafka", "kafka-python", "librdkafka-consumer")
+        name: Client(_module("kit.python_outage", name), GROUP, reads=True)
+        for name in ("librdkafka-consumer", "aiokafka-consumer", "kafka-python-consumer")
     },
-    "raw": _module("outage"),
-    "librdkafka": _module("librdkafka_outage"),
-    "java": _java,
 }
 
 CASES = (
-    Case("leader killed", controller=False, signal=signal.SIGKILL),
-    Case("leader stopped", controller=False, signal=signal.SIGTERM),
-    Case("controller killed", controller=True, signal=signal.SIGKILL),
-    Case("controller stopped", controller=True, signal=signal.SIGTERM),
+    Case("leader killed", signal.SIGKILL),
+    Case("leader stopped", signal.SIGTERM),
+    Case("controller killed", signal.SIGKILL, controller=True),
+    Case("controller stopped", signal.SIGTERM, controller=True),
+    Case("coordinator killed", signal.SIGKILL, coordinator=True),
+    Case("coordinator stopped", signal.SIGTERM, coordinator=True),
 )
 
 
@@ -99,7 +137,8 @@ def measure(
         target.end()
 
 
-def _measure(target: Target, case: Case, partitions: int, client: str) -> dict[str, float]:
+def _measure(target: Target, case: Case, partitions: int, name: str) -> dict[str, float]:
+    client = CLIENTS[name]
     addresses = target.bootstrap.split(",")
     seen = raw.metadata(addresses[0])
     ids = sorted(seen.brokers)
@@ -109,28 +148,53 @@ def _measure(target: Target, case: Case, partitions: int, client: str) -> dict[s
     victim = seen.controller
     if not case.controller:
         victim = next(leader for leader in leaders if leader != seen.controller)
-    probed = [p for p, leader in enumerate(leaders) if leader == victim][
-        : PROBED if case.many else 1
+    probed = [p for p, leader in enumerate(leaders) if (leader == victim) != case.coordinator]
+    arguments = [
+        target.bootstrap,
+        "load",
+        ",".join(map(str, probed[: PROBED if case.many else 1])),
     ]
+    own = []
+    if client.key_type is not None:
+        own.append(_key(controller, client.key_type, victim, has_to_be=case.coordinator))
     pid = target.pids()[ids.index(victim)]
-    producers = subprocess.Popen(
-        CLIENTS[client]([target.bootstrap, "load", ",".join(map(str, probed))]),
+    writers = [_start(WRITER(arguments))] if client.reads else []
+    measured = _start(client.command([*arguments, *own]))
+    time.sleep(1.0)
+    os.kill(pid, case.signal)
+    gone_s = _until_gone(pid)
+    time.sleep(SETTLE_S)
+    report, _ = measured.communicate("", timeout=90)
+    for writer in writers:
+        writer.communicate("", timeout=60)
+    gaps_ms = json.loads(report)["gaps_ms"]
+    commits = {"commit_gap_ms": gaps_ms.pop("commits")} if client.reads else {}
+    return {"longest_gap_ms": max(gaps_ms.values()),
+            "median_gap_ms": statistics.median(gaps_ms.values()),
+            **commits, "process_gone_s": gone_s}  # fmt: skip
+
+
+def _key(address: str, key_type: int, broker: int, *, has_to_be: bool) -> str:
+    """A group or transactional id whose coordinator is this broker, or another one."""
+    keys = (f"outage-{number}" for number in range(1_000))
+    return next(
+        key for key in keys if (raw.find_coordinator(address, key, key_type) == broker) == has_to_be
+    )
+
+
+def _start(command: list[str]) -> "subprocess.Popen[str]":
+    """Start a client, and wait until it has reached all that it uses."""
+    client = subprocess.Popen(
+        command,
         cwd=ROOT / "bench",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert producers.stdout is not None
-    if producers.stdout.readline() != "ready\n":
-        raise RuntimeError("the producers did not come up")
-    time.sleep(1.0)
-    os.kill(pid, case.signal)
-    gone_s = _until_gone(pid)
-    time.sleep(SETTLE_S)
-    report, _ = producers.communicate("", timeout=60)
-    gaps_ms = json.loads(report)["gaps_ms"].values()
-    return {"longest_gap_ms": max(gaps_ms), "median_gap_ms": statistics.median(gaps_ms),
-            "process_gone_s": gone_s}  # fmt: skip
+    assert client.stdout is not None
+    if client.stdout.readline() != "ready\n":
+        raise RuntimeError(f"{command[0]} did not come up")
+    return client
 
 
 def _until_gone(pid: int) -> float:
@@ -183,7 +247,7 @@ def main(  # noqa: PLR0913 - its options
     # Deleted at the end: see many_partitions.
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         for number, case in enumerate(CASES):
-            if word in case.name:
+            if word in case.name and (CLIENTS[client].has_coordinator or not case.coordinator):
                 home = pathlib.Path(folder) / str(number)
                 count = partitions if case.many else BROKERS
                 measured = _measure_all(home, kinds, store, case, count, client, runs)
@@ -224,10 +288,17 @@ def _measure_all(  # noqa: PLR0913, PLR0917 - what is measured
 
 def _print(case: Case, target: str, runs: list[dict[str, float]]) -> None:
     gaps = [each["longest_gap_ms"] for each in runs]
+    commits = [each["commit_gap_ms"] for each in runs if "commit_gap_ms" in each]
     ended = [each["process_gone_s"] for each in runs]
+    of_commits = (
+        f"; of commits {statistics.median(commits):,.0f} ms"
+        f" (min {min(commits):,.0f}, max {max(commits):,.0f})"
+        if commits
+        else ""
+    )
     print(
         f"{case.name:20} {target:20} longest gap {statistics.median(gaps):8,.0f} ms"
-        f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); process ended after"
+        f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}){of_commits}; process ended after"
         f" {statistics.median(ended):.2f} s"
     )
 

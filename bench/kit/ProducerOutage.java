@@ -1,7 +1,8 @@
 /* How long Java's producer gets no acknowledgement: its own defaults, a record every 3 ms.
  *
- *     ProducerOutage BOOTSTRAP TOPIC PARTITION,PARTITION...
+ *     ProducerOutage BOOTSTRAP TOPIC PARTITION,PARTITION... [TRANSACTIONAL_ID]
  *
+ * With a transactional id each round of records is a transaction, and acknowledged when it is committed.
  * It prints `ready` when all partitions have been written to, continues until its standard input ends,
  * and then prints one line of JSON: the longest time between two acknowledgements, of each partition.
  */
@@ -33,6 +34,9 @@ public class ProducerOutage {
         properties.put("bootstrap.servers", arguments[0]);
         properties.put("key.serializer", ByteArraySerializer.class.getName());
         properties.put("value.serializer", ByteArraySerializer.class.getName());
+        boolean isTransactional = arguments.length > 3;
+        if (isTransactional)
+            properties.put("transactional.id", arguments[3]);
         byte[] value = new byte[100];
         boolean isReady = false;
         Thread input = new Thread(() -> {
@@ -45,14 +49,22 @@ public class ProducerOutage {
         input.setDaemon(true);
         input.start();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
+            if (isTransactional)
+                producer.initTransactions();
             while (input.isAlive()) {
+                if (isTransactional)
+                    producer.beginTransaction();
                 for (int partition : partitions)
                     producer.send(
                             new ProducerRecord<>(arguments[1], partition, null, value),
                             (found, error) -> {
-                                if (error == null)
+                                if (error == null && !isTransactional)
                                     acknowledged(partition);
                             });
+                if (isTransactional) {
+                    producer.commitTransaction();
+                    Arrays.stream(partitions).forEach(ProducerOutage::acknowledged);
+                }
                 Thread.sleep(3);
                 if (!isReady && last.size() == partitions.length) {
                     isReady = true;
@@ -60,6 +72,7 @@ public class ProducerOutage {
                     System.out.println("ready");
                 }
             }
+            Arrays.stream(partitions).forEach(ProducerOutage::acknowledged); // one that never recovered
         }
         System.out.println("{\"gaps_ms\": {" + new TreeMap<>(longest).entrySet().stream()
                 .map(each -> "\"" + each.getKey() + "\": " + each.getValue() / 1e6)

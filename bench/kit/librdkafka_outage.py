@@ -10,20 +10,21 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer
 
 PAUSE_S: Final = 0.003
+What = TypeVar("What", bound=Hashable)
 
 
-def gaps_ms(acknowledged: dict[int, list[float]]) -> dict[int, float]:
-    """The longest time between two acknowledgements, by partition."""
+def gaps_ms(acknowledged: Mapping[What, list[float]], until_s: float) -> dict[What, float]:
+    """The longest time between two acknowledgements, by partition, or after the last one."""
     return {
-        partition: max((after - before) * 1000 for before, after in pairwise(times))
-        for partition, times in acknowledged.items()
+        what: max((after - before) * 1000 for before, after in pairwise([*times, until_s]))
+        for what, times in acknowledged.items()
     }
 
 
@@ -52,8 +53,9 @@ def main(bootstrap: str, topic: str, partitions: list[int]) -> None:
         if not is_ready and all(acknowledged.values()):
             is_ready = True
             print("ready", flush=True)
+    until_s = time.monotonic()
     producer.flush(30)
-    print(json.dumps({"gaps_ms": gaps_ms(acknowledged)}))
+    print(json.dumps({"gaps_ms": gaps_ms(acknowledged, until_s)}))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import struct
 import time
 from typing import NamedTuple
 
-METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
+METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS = 3, 10, 19, 20
 NOT_CONTROLLER = 41
 
 
@@ -179,6 +179,25 @@ def delete_topic(address: str, name: str, *, timeout_s: float = 60.0) -> None:
     """
     body = struct.pack(">i", 1) + text(name) + struct.pack(">i", int(timeout_s * 1000))
     _admin(address, frame(DELETE_TOPICS, 2, body), throttled=True, timeout_s=timeout_s)
+
+
+def find_coordinator(address: str, key: str, key_type: int, *, timeout_s: float = 60.0) -> int:
+    """The id of the coordinator of a group (0) or transactional id (1), when there is one.
+
+    Raises:
+        TimeoutError: no coordinator in time.
+    """
+    request = frame(FIND_COORDINATOR, 1, text(key) + struct.pack(">b", key_type))
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        with connect(address, timeout_s=timeout_s) as connection:
+            answer = call(connection, request)
+        answer.number("i")
+        error_code, _ = answer.number("h"), answer.text()
+        if not error_code:
+            return answer.number("i")
+        time.sleep(0.02)
+    raise TimeoutError(f"{key} has no coordinator")
 
 
 def _admin(address: str, request: bytes, *, throttled: bool, timeout_s: float) -> None:

@@ -42,6 +42,10 @@ type report struct {
 
 func main() {
 	bootstrap, scenario := os.Args[1], os.Args[2]
+	if scenario == "outage" { // of `./run bench failover`: without a plan
+		outage(bootstrap, os.Args[3], os.Args[4])
+		return
+	}
 	text, err := os.ReadFile(os.Args[3])
 	check(err)
 	secure(os.Args[4:])
