@@ -175,8 +175,11 @@ class ClientQuotas:
                 # What is left after the response, or before a request waits, throttles the next.
                 if session is not None and self._present is session and self._requested:
                     self._record_time(session, around_ns)
+                    # So the counting itself, an eighth of a small request, counts for the next one.
+                    self._last_end_ns = self._since_ns
+                else:
+                    self._last_end_ns = self._processor_ns()
                 self._present = None
-                self._last_end_ns = self._processor_ns()
 
         return timed
 

@@ -272,6 +272,39 @@ def test_what_the_loop_does_around_a_request_counts_with_it_up_to_a_limit(around
     assert percent_per_s == pytest.approx(percent_seconds / 10, rel=0.01)
 
 
+def test_the_time_that_counting_takes_counts_with_the_next_request():
+    processor_ms = 0
+
+    def frame(_connection, _data):
+        nonlocal processor_ms
+        processor_ms += 10
+
+    def monotonic_ms():  # read once for each count
+        nonlocal processor_ms
+        processor_ms += 5
+        return 0
+
+    quotas = ClientQuotas(
+        monotonic_ms=monotonic_ms,
+        processor_ns=lambda: processor_ms * 1_000_000,
+        windows=11,
+        window_ms=1_000,
+        mutation_windows=11,
+        mutation_window_ms=1_000,
+    )
+    quotas.set_limits({Entity(Part.ABSENT, "app"): {REQUEST: 50.0}}, whole=True)
+    session = Session(authorizer=AllowAll(), client_host="h", listener="L", client_id="app")
+    connection, metadata = SimpleNamespace(session=session), memoryview(b"\0\3")
+    handle = quotas.timed(frame)
+    handle(SimpleNamespace(session=None), metadata)
+    for _ in range(3):
+        handle(connection, metadata)
+
+    ((_, percent_per_s),) = quotas.rates(REQUEST)
+    percent_seconds = 100 * (3 * 10 + 2 * 5) / 1_000
+    assert percent_per_s == pytest.approx(percent_seconds / 10, rel=0.01)
+
+
 def test_versions_before_authentication_count_for_no_user():
     secure = {
         "listeners": "PLAINTEXT://b0:9092,SECURE://b0:9093",
