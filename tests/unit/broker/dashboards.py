@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 JVM = "there is no Java virtual machine"
 KUBERNETES = "of Kubernetes, not of the broker"
+ZOOKEEPER = "of brokers with ZooKeeper; the one of these tests has none"
+RECORDED = "a second name for the same counter, which a recording rule of docs/metrics.md gives"
 OTHER_RULES = "a rate of Java's, which Kafka's documentation advises against: use the counter"
 
 
@@ -131,6 +133,59 @@ DASHBOARDS = (
             ("kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"),
             KUBERNETES,
         ),
+    ),
+    Dashboard(
+        "Grafana Labs, Kafka observability library (for the JMX exporter and kafka_exporter)",
+        (
+            "sum(kafka_controller_kafkacontroller_activecontrollercount)",
+            "count(kafka_server_kafkaserver_brokerstate)",
+            "sum(rate(kafka_server_brokertopicmetrics_messagesin_total[5m]))",
+            "sum(rate(kafka_server_brokertopicmetrics_bytesin_total[5m]))",
+            "sum(rate(kafka_server_brokertopicmetrics_bytesout_total[5m]))",
+            "sum by (instance) (rate(kafka_server_replicamanager_isrshrinks_total[5m]))",
+            "sum by (instance) (rate(kafka_server_replicamanager_isrexpands_total[5m]))",
+            "sum(kafka_server_replicamanager_partitioncount)",
+            "sum(kafka_controller_kafkacontroller_offlinepartitionscount)",
+            "sum(kafka_cluster_partition_underreplicated)",
+            "sum(kafka_cluster_partition_underminisr)",
+            "sum(rate(kafka_controller_controllerstats_uncleanleaderelections_total[5m]))",
+            "sum(kafka_controller_kafkacontroller_preferredreplicaimbalancecount)",
+            "sum by (topic) (rate(kafka_topic_partition_current_offset[5m]))",
+            "sum by (topic) (rate(kafka_server_brokertopicmetrics_bytesinpersec_count[5m]))",
+            "sum by (topic) (rate(kafka_server_brokertopicmetrics_bytesoutpersec_count[5m]))",
+            "max by (topic, partition) (kafka_log_log_logstartoffset)",
+            "max by (topic, partition) (kafka_log_log_logendoffset)",
+            "max by (topic, partition) (kafka_log_log_size)",
+            "sum by (consumergroup, topic) (kafka_consumergroup_lag)",
+            "sum by (consumergroup, topic) (rate(kafka_consumergroup_current_offset[5m]))",
+            *(
+                f'kafka_network_requestmetrics_{phase}timems{{quantile="0.95",request="{request}"}}'
+                for phase in _PHASES
+                for request in ("Produce", "Fetch", "FetchFollower")
+            ),
+            "rate(kafka_server_brokertopicmetrics_producemessageconversions_total[5m])",
+            "rate(kafka_server_brokertopicmetrics_fetchmessageconversions_total[5m])",
+            'avg(kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms{quantile="0.95"})',
+            *(
+                f"rate(kafka_server_sessionexpirelistener_zookeeper{what}_total[5m])"
+                for what in ("syncconnects", "expires", "disconnects", "authfailures")
+            ),
+            "jvm_memory_used_bytes",
+            "process_cpu_seconds_total",
+            "process_open_fds",
+        ),
+        without_data={
+            "jvm_memory_used_bytes": JVM,
+            "kafka_server_brokertopicmetrics_bytesinpersec_count": RECORDED,
+            "kafka_server_brokertopicmetrics_bytesoutpersec_count": RECORDED,
+            "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms": ZOOKEEPER,
+            "kafka_server_sessionexpirelistener_zookeepersyncconnects_total": ZOOKEEPER,
+            "kafka_server_sessionexpirelistener_zookeeperexpires_total": ZOOKEEPER,
+            "kafka_server_sessionexpirelistener_zookeeperdisconnects_total": ZOOKEEPER,
+            "kafka_server_sessionexpirelistener_zookeeperauthfailures_total": (
+                "not counted: the panel of connections has three other lines"
+            ),
+        },
     ),
     Dashboard(
         "Confluent, Kafka cluster (jmx-monitoring-stacks)",
