@@ -1,4 +1,7 @@
-"""Units of systemd, the image and the compose file, as far as this machine can try them."""
+"""Units of systemd, the image and the compose file, as far as no other system is needed.
+
+test_units.py and test_image.py in tests/clients/systems start them in an empty Debian.
+"""
 
 import json
 import os
@@ -92,52 +95,6 @@ def test_systemd_starts_restarts_and_stops_a_broker(tmp_path):
         shutil.rmtree(home, ignore_errors=True)
 
 
-# A service of the container, which runs the test above there and ends it.
-CHECK = """
-[Unit]
-SuccessAction=poweroff-force
-FailureAction=poweroff-force
-[Service]
-Type=oneshot
-WorkingDirectory={root}
-ExecStart={python} -m pytest -q -p no:cacheprovider {test} -k systemd_starts_restarts_and_stops
-StandardOutput=file:/result/printed
-StandardError=file:/result/printed
-"""
-# In a mount namespace: the container's files are this machine's, and what it writes is lost.
-BOOT = """
-set -e
-mount -t tmpfs none {home}
-mkdir {home}/written {home}/work {home}/all
-mount -t overlay overlay -o lowerdir=/,upperdir={home}/written,workdir={home}/work {home}/all
-rm -rf {home}/all/etc/systemd/system/*.wants
-cp {result}/check.service {home}/all/etc/systemd/system
-exec systemd-nspawn --quiet -D {home}/all --register=no --keep-unit -M odradek-test \\
-    --bind={result}:/result --boot systemd.unit=check.service
-"""
-
-
-@pytest.mark.skipif(
-    shutil.which("systemd-nspawn") is None
-    or os.geteuid() != 0
-    or pathlib.Path("/run/systemd/system").is_dir()
-    or os.environ.get("ODRADEK_CLIENTS") != "1",
-    reason="run by `./run clients` as root where systemd does not run, and systemd-nspawn does",
-)
-def test_systemd_in_a_container_starts_restarts_and_stops_a_broker(tmp_path):
-    result, home = tmp_path / "result", tmp_path / "home"
-    result.mkdir()
-    home.mkdir()
-    check = CHECK.format(root=ROOT, python=sys.executable, test=pathlib.Path(__file__))
-    (result / "check.service").write_text(check)
-    subprocess.run(
-        ["unshare", "--mount", "--propagation", "private",
-         "sh", "-c", BOOT.format(home=home, result=result)],
-        check=False, timeout=3 * WITHIN_S, stdin=subprocess.DEVNULL, capture_output=True,
-    )  # fmt: skip
-    assert "1 passed" in (result / "printed").read_text()
-
-
 # --------------------------------------------------------------------------------------- image
 
 
@@ -218,6 +175,7 @@ def test_the_entry_point_runs_a_broker_with_the_options_of_the_environment(start
     assert wait_for(lambda: health(found.group(1)))["broker_id"] == 7
     options = (tmp_path / "server.properties").read_text()
     assert "log.retention.hours=1\n" in options
+    assert "offsets.topic.replication.factor=1\n" in options
     assert "other" not in options.lower()
     broker.terminate()
     broker.stdout.read()

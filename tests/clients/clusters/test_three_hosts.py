@@ -7,7 +7,6 @@ without it.
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import raw
 from apache import Daemon
 from confluent_kafka.admin import AdminClient, NewTopic
 from mixed import Load, until
+from tests.clients.systems.namespaces import add_host, add_switch, ip, may_make_namespaces, remove
 
 pytestmark = pytest.mark.jvm
 
@@ -42,21 +42,6 @@ print(errors[0].name() if errors and errors[0] is not None else "acknowledged")
 """
 
 
-def ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
-
-
-def may_make_namespaces() -> bool:
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        return False
-    name = f"odk-probe-{os.getpid()}"
-    done = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
-    if done.returncode == 0:
-        ip("netns", "del", name)
-    return done.returncode == 0
-
-
 class Host:
     """One namespace: its card is `eth0`, its address ends in its number."""
 
@@ -67,13 +52,7 @@ class Host:
         self.home = home
         self._switch = switch
         self._port = f"port{number}"
-        ip("netns", "add", self.namespace)
-        ip("-n", switch, "link", "add", self._port, "type", "veth", "peer", "name", "eth0",
-           "netns", self.namespace)  # fmt: skip
-        ip("-n", switch, "link", "set", self._port, "master", "bridge", "up")
-        ip("-n", self.namespace, "address", "add", f"{self.address}/24", "dev", "eth0")
-        ip("-n", self.namespace, "link", "set", "eth0", "up")
-        ip("-n", self.namespace, "link", "set", "lo", "up")
+        add_host(self.namespace, switch, self._port, self.address)
         self.daemons: dict[str, Daemon] = {}
 
     def command(self, *command: str) -> list[str]:
@@ -139,7 +118,7 @@ class Host:
         for daemon in self.daemons.values():
             daemon.process.kill()
             daemon.process.wait()
-        subprocess.run(["ip", "netns", "del", self.namespace], check=False)
+        remove(self.namespace)
 
 
 class Network:
@@ -148,10 +127,8 @@ class Network:
     def __init__(self, home: pathlib.Path) -> None:
         self.switch = f"odk-{os.getpid()}-switch"
         self.hosts: dict[int, Host] = {}
-        ip("netns", "add", self.switch)
         try:
-            ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
-            ip("-n", self.switch, "link", "set", "bridge", "up")
+            add_switch(self.switch)
             ip("link", "add", "odk-test", "type", "veth", "peer", "name", "test",
                "netns", self.switch)  # fmt: skip
             ip("-n", self.switch, "link", "set", "test", "master", "bridge", "up")
@@ -175,7 +152,7 @@ class Network:
         for host in self.hosts.values():
             host.end()
         subprocess.run(["ip", "link", "del", "odk-test"], check=False)
-        subprocess.run(["ip", "netns", "del", self.switch], check=False)
+        remove(self.switch)
 
     def seen_by(self, number: int) -> tuple[list[int], list[set[int]]]:
         """Leaders and ISRs in that broker's metadata."""
