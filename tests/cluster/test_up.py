@@ -148,6 +148,20 @@ def test_a_cluster_grows_and_is_copied(path, tmp_path):
         odradek("down", "--dir", copy)
 
 
+def test_up_with_more_brokers_adds_them_to_a_cluster_that_runs_or_does_not(path):
+    first = odradek("up", "--detach", "--dir", path).stdout.strip()
+    create(first, "t")
+
+    running = odradek("up", "--brokers", 2, "--detach", "--dir", path)
+    assert "added to the 1 broker of this directory: 1; replicas of" in running.stderr
+    assert [broker["state"] for broker in status(path)["brokers"]] == ["running"] * 2
+    odradek("down", "--dir", path)
+    stopped = odradek("up", "--brokers", 4, "--detach", "--dir", path)
+    assert "added to the 2 brokers of this directory: 2, 3; replicas of" in stopped.stderr
+    assert [broker["state"] for broker in status(path)["brokers"]] == ["running"] * 4
+    assert topics(stopped.stdout.strip()) == ["t"]
+
+
 def test_options_reach_the_broker_and_invalid_ones_are_reported(path):
     wrong = odradek("up", "--detach", "--dir", path, "--", "log.segment.bytes=3", expect=1)
     assert "broker 0 ended while it was starting" in wrong.stderr
