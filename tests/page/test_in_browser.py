@@ -10,6 +10,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from tests.page.running import RunningPage, run
 
+from odradek.web.lanes.drawing import lanes_svg
+from odradek.web.lanes.values import LaneRole, PartitionLanes, ReplicaLane
+from odradek.web.rendering import STATIC
+
 VIEWS = (
     "", "topics", "topics/orders", "brokers/0", "timeline", "access", "lab", "messages",
     "messages?topic=orders", "groups", "transactions", "moves", "stories",
@@ -109,6 +113,40 @@ def test_the_lab_fills_a_topic_with_sample_data(served, open_page):
     )
     page.goto(served.url + "topics/sample")
     expect(page.locator("#partition-0")).to_contain_text("leader, in sync")
+
+
+# Texts of a picture that overlap, or are not within it.
+OVERLAPS = """() => {
+  const box = document.querySelector("svg.lanes").getBoundingClientRect();
+  const texts = [...document.querySelectorAll("svg.lanes text")]
+    .map((node) => [node.textContent, node.getBoundingClientRect()]);
+  const isBeyond = ([, at]) => at.left < box.left - 1 || at.right > box.right + 1;
+  const cross = (a, b) => a.left < b.right && b.left < a.right;
+  const meet = ([, a], [, b]) => cross(a, b) && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+  return texts
+    .filter((each, i) => isBeyond(each) || texts.slice(i + 1).some((other) => meet(each, other)))
+    .map(([text]) => text);
+}"""
+
+
+@pytest.mark.parametrize("width", [360, 1920])
+def test_the_texts_of_lanes_with_long_numbers_do_not_overlap(open_page, width):
+    end = 1_234_567_890
+    lanes = tuple(
+        ReplicaLane(
+            broker=1_000 + number, role=role, rack="rack-1", in_sync=role is LaneRole.LEADER,
+            leo=end - missing, high_watermark=end - 150, last_stable_offset=end - 200,
+            log_start_offset=0, reason=f"it fetched last 41.0 s ago, {missing} records behind",
+        )
+        for number, (role, missing) in enumerate([(LaneRole.LEADER, 0), (LaneRole.FOLLOWER, 120)])
+    )  # fmt: skip
+    page = open_page("about:blank", viewport={"width": width, "height": 640})
+    picture = lanes_svg(PartitionLanes(topic="orders", partition=0, lanes=lanes))
+    page.set_content(f"<main>{picture}</main>")
+    for sheet in ("page.css", "lanes.css"):
+        page.add_style_tag(path=STATIC / sheet)
+
+    assert page.evaluate(OVERLAPS) == []
 
 
 def test_the_lab_adds_a_broker(tmp_path, open_page):

@@ -16,6 +16,8 @@ RIGHT: Final = 96.0
 _MARGIN: Final = 4  # of the differing part, one in so many; at least so many offsets
 _WHOLE: Final = 4
 _TICKS: Final = 5
+_TICKS_LONG: Final = 3  # of numbers with so many digits that five of them do not fit into 360 px
+_LONG: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,8 @@ class OffsetAxis:
     def ticks(self) -> tuple[int, ...]:
         """Round offsets, at most six, at equal distances."""
         steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
-        step = next(step for step in steps if self.end - self.start <= step * _TICKS)
+        most = _TICKS if self.end < _LONG else _TICKS_LONG
+        step = next(step for step in steps if self.end - self.start <= step * most)
         first = -(-self.start // step) * step
         return tuple(range(first, self.end + 1, step))
 

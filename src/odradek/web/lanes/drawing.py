@@ -19,6 +19,8 @@ BAR_PX: Final = 16
 _BAR_Y: Final = 24
 _MARK_PX: Final = 18
 _AXIS_PX: Final = 26
+_SIDE: Final = 8  # percent of the width, in which half a number does not fit into 360 px
+_OFFSETS_MAX: Final = 24  # characters that fit beside the state into 360 px
 _REASON_MAX: Final = 58  # characters that fit into 360 px
 # Shapes around (0, 0), one for each kind of mark.
 _SHAPES: Final = {
@@ -83,7 +85,6 @@ def lanes_svg(
 
 def _lane(lane: ReplicaLane, axis: OffsetAxis | None, key: str, y: int) -> str:
     own = f"{key}-{lane.broker}"
-    name = f"Broker {lane.broker}"
     classes = ["lane", f"lane-{lane.role.value}"]
     if lane.in_sync is not None:
         classes.append("lane-in-sync" if lane.in_sync else "lane-out-of-sync")
@@ -92,9 +93,8 @@ def _lane(lane: ReplicaLane, axis: OffsetAxis | None, key: str, y: int) -> str:
     parts = [
         _tag("title", escape(words.sentence(lane))),
         _badge(lane),
-        _text(name, "lane-name", x="14", y=13),
-        _text(words.state(lane), "lane-state", x="76", y=13),
-        _text(words.offsets(lane), "lane-offsets", x="100%", y=13, text_anchor="end"),
+        _head(f"Broker {lane.broker}", lane),
+        _offsets(lane),
         _text(_small_print(lane), "lane-reason", x="14", y=_BAR_Y + BAR_PX + 15),
         _tag("rect", class_="lane-track", x=_pc(LEFT), y=_BAR_Y, width=_pc(RIGHT - LEFT),
              height=BAR_PX),
@@ -107,6 +107,23 @@ def _lane(lane: ReplicaLane, axis: OffsetAxis | None, key: str, y: int) -> str:
         parts += _watermarks(lane, axis, own)
     return _tag("g", *parts, id=own, data_key=own, class_=" ".join(classes),
                 transform=f"translate(0 {y})")  # fmt: skip
+
+
+def _head(name: str, lane: ReplicaLane) -> str:
+    """The broker and its state, whose role is left out of a narrow picture: the badge shows it."""
+    role, comma, rest = words.state(lane).partition(", ")
+    state = (_tag("tspan", role + comma, class_="lane-role"), rest) if rest else (role,)
+    return _tag("text", _tag("tspan", name, class_="lane-name"), " ",
+                _tag("tspan", *state, class_="lane-state"), x="14", y=13)  # fmt: skip
+
+
+def _offsets(lane: ReplicaLane) -> str:
+    """The offsets; a narrow picture has only a mark for those for which there is no room."""
+    said = words.offsets(lane)
+    short = "HW " if len(said) - said.index("HW ") <= _OFFSETS_MAX else "LEO "
+    wide, rest = said[: said.index(short)], said[said.index(short) :]
+    return _tag("text", _tag("tspan", wide, class_="lane-wide") if wide else "", rest,
+                class_="lane-offsets", x="100%", y=13, text_anchor="end")  # fmt: skip
 
 
 def _badge(lane: ReplicaLane) -> str:
@@ -205,12 +222,19 @@ def _scale(axis: OffsetAxis, key: str, y: int) -> str:
         _tag(
             "g",
             _tag("line", x1=_pc(at), x2=_pc(at), y1=y + 4, y2=y + 8),
-            _text(f"{offset:,}", "axis-number", x=_pc(at), y=y + 20, text_anchor="middle"),
+            _text(f"{offset:,}", "axis-number", x=_pc(at), y=y + 20, text_anchor=_anchor(at)),
         )
         for offset in axis.ticks()
         for at in [axis.percent(offset)]
     ]
     return _tag("g", line, *ticks, id=f"{key}-axis", class_="axis")
+
+
+def _anchor(percent: float) -> str:
+    """How a number below the axis is aligned, so that it is not cut off at the sides."""
+    if percent < _SIDE:
+        return "start"
+    return "end" if percent > 100 - _SIDE else "middle"
 
 
 def _hatching(key: str) -> str:

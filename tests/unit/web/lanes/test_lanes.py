@@ -92,7 +92,7 @@ def test_an_empty_log_has_an_axis():
     assert percent(keyed(empty)["lanes-t-0-1-outline"], "width") == 0
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 1), (0, 5), (996, 1006), (0, 123_456), (7, 90)])
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (0, 5), (996, 1006), (0, 123_456), (7, 90), (10**9, 10**9 + 9)])
 def test_the_axis_has_few_round_ticks(start, end):
     ticks = OffsetAxis(start=start, end=end, is_broken=False).ticks()
     assert 1 <= len(ticks) <= 6
@@ -164,7 +164,7 @@ def test_an_isr_that_is_not_known_is_said():
     assert words.title(partition) == (
         "orders-0: 1 replica, not known which are in sync, led by broker 1"
     )
-    assert "leader, in sync or not: unknown" in texts(partition)
+    assert "Broker 1 leader, in sync or not: unknown" in texts(partition)
 
 
 def test_a_moving_replica_says_what_is_left():
@@ -174,7 +174,7 @@ def test_a_moving_replica_says_what_is_left():
     )  # fmt: skip
     partition = PartitionLanes(topic="orders", partition=0, lanes=(LEADER, moving))
     assert "rack a · 3.0 GiB left, 10.0 MiB/s, 5 min 7 s to go" in texts(partition)
-    assert "follower, adding" in texts(partition)
+    assert "Broker 2 follower, adding" in texts(partition)
 
 
 def test_marks_have_their_own_rows_and_one_outside_is_at_the_border():
