@@ -46,6 +46,7 @@ from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.web.app import KINDS, create_app
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
+from odradek.web.facts.copies import CopyFacts
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.poller import FactKind
 from odradek.web.facts.source import Source
@@ -55,7 +56,7 @@ from odradek.web.groups.collect import GroupsView
 from odradek.web.groups.history import GroupHistory
 from odradek.web.groups.values import ObservedGroup, PartitionLag
 from odradek.web.live.view import page_asked
-from odradek.web.moves.collect import CopyFacts, MovesFacts, MovingPartition
+from odradek.web.moves.collect import MovesFacts, MovingPartition
 from odradek.web.moves.mover import plan_file
 from odradek.web.moves.planned import PlannedMove, page_of, planned_move
 from odradek.web.moves.request import PlanKind, PlanRequest, make_plan

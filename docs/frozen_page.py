@@ -26,6 +26,7 @@ from odradek.web.app import KINDS, create_app
 from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import BrokerDetail, DirectoryFacts, DiskSample
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
+from odradek.web.facts.copies import CopyFacts
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.journal import ClusterHistory, Happening
 from odradek.web.facts.poller import FactKind
@@ -41,7 +42,7 @@ from odradek.web.messages.pages import MessagesView
 from odradek.web.messages.progress import PartitionProgress, SearchProgress
 from odradek.web.messages.query import read_query
 from odradek.web.messages.scan import FoundRecord, TransactionState
-from odradek.web.moves.collect import CopyFacts, MovesFacts, MovingPartition
+from odradek.web.moves.collect import MovesFacts, MovingPartition
 from odradek.web.moves.planned import planned_move
 from odradek.web.moves.request import parse_request
 from odradek.web.moves.saved import SavedPlan

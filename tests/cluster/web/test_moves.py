@@ -91,10 +91,10 @@ class Page:
         assert status == 200, answer
         return plan
 
-    async def until(self, holds):
+    async def until(self, holds, path="/moves"):
         async with asyncio.timeout(WAIT_S):
             while True:
-                status, view = await self.get("/moves")
+                status, view = await self.get(path)
                 assert status == 200
                 assert view["problem"] is None
                 if holds(view):
@@ -124,6 +124,12 @@ async def become(bootstrap, topic, expected):
             if await replicas(bootstrap, topic) == expected:
                 return
             await asyncio.sleep(0.1)  # polled: there is no event to wait for from outside
+
+
+def new_lane(view):
+    """The lane of a replica that is being added."""
+    lanes = view["partitions"][0]["lanes"]["lanes"]
+    return next(lane for lane in lanes if lane["move"] == "adding")
 
 
 def unthrottled(view):
@@ -188,6 +194,10 @@ def test_a_move_is_seen_after_a_restart_of_the_page_and_cancelled(bootstrap):
             assert moving["copies"][0]["left_bytes"] > 0
             assert "bytes_left" not in moving  # the lanes are only drawn
             assert "<svg" in await page.html("/moves")
+            # The lane of the topic has what is left, too, and from the second look on the rate.
+            path = f"/topics/slow?partition={moving['name'].rpartition('-')[2]}"
+            topic = await page.until(lambda v: new_lane(v)["bytes_per_s"] is not None, path)
+            assert new_lane(topic)["bytes_left"] > 0
             assert (await page.post("/moves/continue"))[0] == 200
             await page.until(lambda v: v["state"] == "running")
             assert (await page.post("/moves/cancel"))[1]["says"] == (

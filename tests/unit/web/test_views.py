@@ -18,6 +18,7 @@ from odradek.web.brokers.view import consequences, disk_view
 from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import DirectoryFacts, DiskSample
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
+from odradek.web.facts.copies import CopyFacts, whole_bytes
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.journal import ClusterHistory, Happening, differences, happening_of
 from odradek.web.facts.poller import Collected, FactKey, FactKind
@@ -139,6 +140,24 @@ def test_a_lane_says_why_its_replica_is_not_in_sync(state, role, reason):
     lanes = lanes_of("t", partition(replicas=(replica(1, is_leader=True, leo=10), second)))
 
     assert (lanes.lanes[1].role, lanes.lanes[1].reason) == (role, reason)
+
+
+def test_the_lane_of_a_replica_that_is_added_has_what_is_left_and_the_time_for_it():
+    copy = CopyFacts(broker=2, held_bytes=400, left_bytes=600, bytes_per_s=70.0, left_per_s=60.0)
+    second = ReplicaFacts(broker=2, leo=7, copy=copy)
+    moving = partition(replicas=(replica(1, is_leader=True, leo=10), second), adding=(2,))
+
+    lane = lanes_of("t", moving).lanes[1]
+    assert (lane.move, lane.bytes_left) == (LaneMove.ADDING, 600)
+    assert (lane.bytes_per_s, lane.seconds_left) == (70.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "whole"),
+    [({1: 5, 2: 9}, 5), ({1: None, 2: 9, 3: 3}, 9), ({1: None}, None), ({}, None)],
+)
+def test_a_partition_has_the_bytes_of_its_leader_or_those_of_the_largest_replica(sizes, whole):
+    assert whole_bytes(sizes, 1) == whole
 
 
 def test_a_replica_that_is_added_is_being_copied():

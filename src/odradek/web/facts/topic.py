@@ -26,9 +26,10 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.web.facts.attempt import attempt
+from odradek.web.facts.copies import CopyFacts, copy_facts, whole_bytes
 from odradek.web.facts.log_dirs import replicas_in_log_dirs
 from odradek.web.facts.source import Source
-from odradek.wire.messages.metadata import MetadataResponsePartition
+from odradek.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 CONFIG_PERIOD_MS: Final = 10_000
 
@@ -51,6 +52,7 @@ class ReplicaFacts:
     size_bytes: int | None = None
     caught_up_ms_ago: int | None = None
     fetched_ms_ago: int | None = None
+    copy: CopyFacts | None = None  # while it is added by a reassignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +128,16 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
         options, options_at_ms = await _options(cluster, name, problems), now_ms
     else:
         options, options_at_ms = before.options, before.options_at_ms
+    copies = _copies(moves, found, sizes, before, now_ms)
     isr_min = next((o.value for o in options if o.name == "min.insync.replicas"), None)
     return TopicDetail(
         name=name,
         exists=True,
         at_ms=now_ms,
         partitions=tuple(
-            _partition(p, offsets, sizes, racks, moves.get(TopicPartition(name, p.partition_index)))
+            _partition(
+                p, offsets, sizes, racks, moves.get(TopicPartition(name, p.partition_index)), copies
+            )
             for p in sorted(found.partitions, key=lambda p: p.partition_index)
         ),
         isr_min=int(isr_min) if isr_min and isr_min.isdecimal() else None,
@@ -235,12 +240,44 @@ async def _options(
     )
 
 
+def _copies(
+    moves: Mapping[TopicPartition, PartitionReassignment],
+    topic: MetadataResponseTopic,
+    sizes: Mapping[tuple[int, int], int],
+    before: TopicDetail | None,
+    now_ms: WallMs,
+) -> dict[tuple[int, int], CopyFacts]:
+    """The replicas that are being copied, by partition and broker."""
+    former = {
+        (partition.partition, replica.broker): replica.copy
+        for partition in (before.partitions if before else ())
+        for replica in partition.replicas
+    }
+    past_s = (now_ms - before.at_ms) / 1000 if before else 0.0
+    leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
+    found = {}
+    for name, move in moves.items():
+        number = name.partition
+        if name.topic != topic.name or number not in leaders:
+            continue
+        whole = whole_bytes(
+            {broker: sizes.get((number, broker)) for broker in move.replicas}, leaders[number]
+        )
+        for broker in move.adding:
+            held = sizes.get((number, broker))
+            found[number, broker] = copy_facts(
+                broker, held, whole, former.get((number, broker)), past_s
+            )
+    return found
+
+
 def _partition(
     partition: MetadataResponsePartition,
     offsets: Mapping[tuple[int, int], Mapping[str, Any]],
     sizes: Mapping[tuple[int, int], int],
     racks: Mapping[int, str | None],
     move: PartitionReassignment | None,
+    copies: Mapping[tuple[int, int], CopyFacts],
 ) -> PartitionFacts:
     number = partition.partition_index
     replicas = []
@@ -262,6 +299,7 @@ def _partition(
                 size_bytes=sizes.get((number, broker)),
                 caught_up_ms_ago=known.get("caught_up_ms_ago"),
                 fetched_ms_ago=known.get("fetched_ms_ago"),
+                copy=copies.get((number, broker)),
             )
         )
     return PartitionFacts(

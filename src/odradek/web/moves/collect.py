@@ -15,6 +15,7 @@ from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.plan.collect import throttles_of
 from odradek.plan.movement import PlanError
+from odradek.web.facts.copies import CopyFacts, copy_facts, whole_bytes
 from odradek.web.facts.log_dirs import replicas_in_log_dirs
 from odradek.web.facts.source import Source
 from odradek.web.facts.topic import PartitionFacts, collect_topic
@@ -23,25 +24,6 @@ from odradek.web.moves.saved import SavedPlan, load_newest, moves_directory, new
 THROTTLES_PERIOD_MS: Final = 4_000  # while something moves, or is throttled
 QUIET_PERIOD_MS: Final = 30_000  # else: the configuration of every topic is read
 DRAWN_TOPICS: Final = 2  # moving topics whose replicas are collected for their lanes
-_WEIGHT: Final = 0.3  # of a new rate against the mean so far
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyFacts:
-    """A new replica that is being copied; None is not known."""
-
-    broker: int
-    held_bytes: int | None = None
-    left_bytes: int | None = None
-    bytes_per_s: float | None = None  # by which it grows
-    left_per_s: float | None = None  # by which what is left shrinks; below 0 it grows
-
-    @property
-    def seconds_left(self) -> float | None:
-        """The time left at the present rate; None if that is not known, or it does not shrink."""
-        if not self.left_bytes or not self.left_per_s or self.left_per_s <= 0:
-            return None
-        return self.left_bytes / self.left_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +181,7 @@ def _moving(
     found = []
     for partition, move in sorted(moves.items()):
         leader = cluster.metadata.leader(partition)
-        # While the leader's size is not known, the largest replica is the best estimate.
-        known = [sizes[partition, b] for b in move.replicas if (partition, b) in sizes]
-        whole = sizes.get((partition, leader), max(known, default=None))
+        whole = whole_bytes({b: sizes.get((partition, b)) for b in move.replicas}, leader)
         found.append(
             MovingPartition(
                 partition=partition,
@@ -223,29 +203,6 @@ def _moving(
             )
         )
     return tuple(found)
-
-
-def copy_facts(
-    broker: int, held: int | None, whole: int | None, former: CopyFacts | None, past_s: float
-) -> CopyFacts:
-    """A copy of `whole` bytes of which `held` are there, and its rates since `past_s`. Pure."""
-    left = None if held is None or whole is None else max(0, whole - held)
-    if former is None or past_s <= 0:
-        return CopyFacts(broker=broker, held_bytes=held, left_bytes=left)
-    return CopyFacts(
-        broker=broker,
-        held_bytes=held,
-        left_bytes=left,
-        bytes_per_s=_mean(former.bytes_per_s, former.held_bytes, held, past_s),
-        left_per_s=_mean(former.left_per_s, left, former.left_bytes, past_s),
-    )
-
-
-def _mean(mean: float | None, least: int | None, most: int | None, past_s: float) -> float | None:
-    if least is None or most is None:
-        return mean
-    rate = (most - least) / past_s
-    return rate if mean is None else (1 - _WEIGHT) * mean + _WEIGHT * rate
 
 
 async def _drawn(

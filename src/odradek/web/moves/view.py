@@ -8,11 +8,12 @@ from typing import Final
 from odradek.plan.commands import some
 from odradek.plan.quantities import bytes_text
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview
+from odradek.web.facts.copies import CopyFacts
 from odradek.web.facts.poller import FactKey, Facts
 from odradek.web.facts.topic import PartitionFacts
 from odradek.web.lanes.drawing import SvgText, lanes_svg
 from odradek.web.lanes.values import PartitionLanes
-from odradek.web.moves.collect import CopyFacts, MovesFacts, MovingPartition
+from odradek.web.moves.collect import MovesFacts, MovingPartition
 from odradek.web.moves.mover import MoveRunStatus
 from odradek.web.now.view import CLUSTER
 from odradek.web.topics.view import lanes_of

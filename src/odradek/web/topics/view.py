@@ -244,6 +244,7 @@ def _lane(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> 
         move = LaneMove.ADDING
     elif replica.broker in partition.removing:
         move = LaneMove.REMOVING
+    copy = replica.copy
     return ReplicaLane(
         broker=replica.broker,
         role=role,
@@ -256,6 +257,9 @@ def _lane(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> 
         log_start_offset=replica.log_start_offset,
         leader_epoch=replica.leader_epoch,
         reason=_reason(partition, replica, end),
+        bytes_left=copy.left_bytes if copy else None,
+        bytes_per_s=copy.bytes_per_s if copy else None,
+        seconds_left=copy.seconds_left if copy else None,
     )
 
 

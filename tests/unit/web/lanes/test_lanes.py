@@ -92,7 +92,9 @@ def test_an_empty_log_has_an_axis():
     assert percent(keyed(empty)["lanes-t-0-1-outline"], "width") == 0
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 1), (0, 5), (996, 1006), (0, 123_456), (7, 90), (10**9, 10**9 + 9)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 1), (0, 5), (996, 1006), (0, 123_456), (7, 90), (10**9, 10**9 + 9)]
+)
 def test_the_axis_has_few_round_ticks(start, end):
     ticks = OffsetAxis(start=start, end=end, is_broken=False).ticks()
     assert 1 <= len(ticks) <= 6

@@ -9,9 +9,10 @@ from odradek.model.partition import TopicPartition
 from odradek.plan.execute import MovePace, MoveProgress
 from odradek.plan.movement import MovementPlan, PlanError
 from odradek.plan.reassignment import parse_reassignment
+from odradek.web.facts.copies import CopyFacts, copy_facts
 from odradek.web.facts.poller import Collected
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts
-from odradek.web.moves.collect import CopyFacts, MovesFacts, MovingPartition, copy_facts
+from odradek.web.moves.collect import MovesFacts, MovingPartition
 from odradek.web.moves.mover import MoveRunStatus
 from odradek.web.moves.saved import SavedPlan, load_newest, mark_done, newest_path, save_plan
 from odradek.web.moves.view import MOVES, MoveState, moves_view, moving_lanes
