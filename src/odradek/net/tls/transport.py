@@ -246,11 +246,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        return (
-            self._state in (_TlsState.CLOSING, _TlsState.CLOSED)
-            or self._transport is None
-            or self._transport.is_closing()
-        )
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return True
+        return self._state is not _OPEN and self._state is not _TlsState.HANDSHAKE
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self.inner
