@@ -19,7 +19,8 @@ from tests.clients.systems.namespaces import add_host, add_switch, may_make_name
 
 ROOT = pathlib.Path(__file__).parents[3]
 DOCKER = ROOT / "deploy" / "docker"
-PACKAGES = "ca-certificates,python3,python3-venv,docker-compose"
+# The base image has Python's headers, too.
+PACKAGES = "ca-certificates,python3-dev,python3-venv,docker-compose"
 NETWORK = "198.18.78"  # set aside for tests of networks (RFC 2544)
 READ = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read())"
 # Passes connections on, as an engine does for `ports`.
@@ -114,6 +115,7 @@ def test_a_container_of_the_image_is_healthy_serves_clients_and_stops_cleanly(
             "--from-beginning", "--max-messages", "1",
         )  # fmt: skip
         assert read.stdout == "hello\n", read.stderr
+        assert "install odradek-fast" not in container.output()
         assert container.stop() == 0, container.output()
     finally:
         container.end()
