@@ -178,8 +178,10 @@ def create_app(
 
     def shared(request: Request) -> Mapping[str, object]:
         session = session_of(request)
+        has_cluster = source is not None and (session is not None or not has_log_in)
         return {
             "sections": sections if session is not None or not has_log_in else (),
+            "server": workspace(request).source.server if has_cluster else "",
             "user": None if session is None else session.user,
             "path": request.url.path,
             "version": __version__,

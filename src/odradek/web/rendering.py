@@ -13,6 +13,7 @@ import hashlib
 import json
 import pathlib
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -107,6 +108,7 @@ class Rendering:
         )
         self.environment.filters |= {
             "count": count, "size": size, "duration": duration, "clock": clock,
+            "shell": shlex.quote,
             "rate": lambda number: f"{bytes_text(number)}/s",
         }  # fmt: skip
         self.environment.globals |= {

@@ -93,9 +93,15 @@ def test_a_user_sees_and_writes_what_the_authorizer_allows(page):
     assert page.ask("messages", admin, message)[0] == 200
     found = page.ask("messages?topic=open", alice)[1]["messages"]
     assert [each["value"]["text"] for each in found] == ["v"]
-    granted = {"action": "allow", "user": "alice", "operations": "read", "kind": "topic",
-               "name": "hidden"}  # fmt: skip
-    assert page.ask("access", alice, granted)[0] in (400, 409)
+    granted = {"action": "allow", "principal": "alice", "operations": "read", "kind": "topic",
+               "name": "later"}  # fmt: skip
+    assert page.ask("access", alice, granted)[0] == 409
+    status, answer = page.ask("access", admin, granted)
+    assert (status, len(answer["commands"])) == (200, 1)
+    assert "--add --allow-principal User:alice" in answer["commands"][0]
+    assert "admin.properties" not in answer["commands"][0]
+    revoked = page.ask("access", admin, granted | {"action": "revoke"})[1]
+    assert revoked["says"].startswith("1 ACLs removed")
     assert page.ask("moves/clear-throttles", alice, {})[0] == 502
     lines = (page.path / "page.log").read_text()
     assert "127.0.0.1: user 'alice': POST /messages: 200" in lines

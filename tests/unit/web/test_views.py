@@ -1,9 +1,11 @@
 """The values of the views."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from starlette.applications import Starlette
 from tests.asgi import request
 
 from odradek.model.clock import WallMs
@@ -319,11 +321,20 @@ def test_the_timeline_of_a_moment_has_what_happened_until_then():
     assert timeline_view(facts, {}, 5).now is None
 
 
-def test_the_timeline_of_a_moment_has_the_address_that_the_other_views_have(monkeypatch, tmp_path):
+def test_the_command_beside_a_reason_names_the_properties_of_the_client(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    happened = tuple(Happening(at_ms=at, says=str(at), kind="NOTE") for at in (1, 5, 9))
-    history = ClusterHistory(happenings=happened, begins_ms=0, is_reported=True)
-    found = {"cluster": CLUSTER_NOW, "doctor": Diagnosis(findings=(), unknown={})}
+    detail = TopicDetail(
+        name="t", exists=True, at_ms=1, partitions=(partition(),), sentences=("t-0: it is so",)
+    )
+    source = Source({"bootstrap.servers": "127.0.0.1:1"}, config="c.properties")
+
+    text = request(page_of(source, {"topic": detail}), "GET", "/topics/t", lifespan=True).text
+    command = "odradek why topic t --bootstrap-server 127.0.0.1:1 --command-config c.properties"
+    assert f"<code>{command}</code>" in text
+
+
+def page_of(source: Source, values: Mapping[str, object]) -> Starlette:
+    """The page on these facts, by their kinds."""
 
     def kind(value: object) -> FactKind:
         async def collect(*_arguments: object) -> object:
@@ -331,8 +342,16 @@ def test_the_timeline_of_a_moment_has_the_address_that_the_other_views_have(monk
 
         return FactKind(collect)
 
-    kinds = {name: kind(value) for name, value in {**found, "journal": history}.items()}
-    app = create_app(Source({"bootstrap.servers": "127.0.0.1:1"}), kinds={**KINDS, **kinds})
+    kinds = {name: kind(value) for name, value in values.items()}
+    return create_app(source, kinds={**KINDS, **kinds})
+
+
+def test_the_timeline_of_a_moment_has_the_address_that_the_other_views_have(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    happened = tuple(Happening(at_ms=at, says=str(at), kind="NOTE") for at in (1, 5, 9))
+    history = ClusterHistory(happenings=happened, begins_ms=0, is_reported=True)
+    found = {"cluster": CLUSTER_NOW, "doctor": Diagnosis(findings=(), unknown={})}
+    app = page_of(Source({"bootstrap.servers": "127.0.0.1:1"}), {**found, "journal": history})
 
     view = request(app, "GET", "/timeline?at=5", {"accept": "application/json"}, lifespan=True)
     assert [each["at_ms"] for each in view.json()["happenings"]] == [5, 1]

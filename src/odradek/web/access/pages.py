@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from odradek.client.admin.security import create_acls, delete_acls
 from odradek.model.errors import OdradekError
+from odradek.plan.denied import acl_command
 from odradek.plan.permissions import PermissionTextError, sentences
 from odradek.web.access.view import ACCESS, access_view, acls_of, permission
 from odradek.web.guard import form_of, writes
@@ -41,7 +42,11 @@ async def change(request: Request) -> Response:
             done = "done: "
     except (OdradekError, ConnectionError) as error:
         raise HTTPException(409, str(error)) from None
-    return JSONResponse({"says": done + "; ".join(sentences(bindings))})
+    verb = "remove" if fields.get("action") == "revoke" else "add"
+    caller = workspace(request).source.named
+    commands = [acl_command(each, caller, verb) for each in bindings]
+    says = "\n".join([done + "; ".join(sentences(bindings)), *commands])
+    return JSONResponse({"says": says, "commands": commands})
 
 
 ROUTES = (VIEW.route(), Route("/access", change, methods=["POST"]))

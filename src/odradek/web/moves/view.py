@@ -1,6 +1,6 @@
 """What moves now, and what the saved plan still needs. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -98,6 +98,9 @@ class MovesView:
     can_continue: bool
     can_cancel: bool
     can_change_throttle: bool
+    cancel_command: str | None
+    clear_commands: tuple[str, ...]
+    throttle_commands: tuple[str, ...]  # RATE stands for bytes a second
     can_roll_back: bool
     folder: str
     brokers: tuple[BrokerOverview, ...]
@@ -137,6 +140,13 @@ def moves_view(facts: Facts, status: MoveRunStatus, server: str = "") -> MovesVi
         can_continue=state in (MoveState.PAUSING, MoveState.PAUSED, MoveState.INTERRUPTED),
         can_cancel=is_moving or status.is_running,
         can_change_throttle=bool(throttled) and (is_moving or status.is_running),
+        cancel_command=_cancel(moves, server),
+        clear_commands=tuple(_clear(moves, server)),
+        throttle_commands=tuple(
+            f"kafka-configs{server} --alter --entity-type brokers --entity-name {broker} "
+            f"--add-config {','.join(f'{option}=RATE' for option in sorted(options))}"
+            for broker, options in sorted(moves.broker_throttles.items())
+        ),
         can_roll_back=moves.saved is not None and not is_moving and not status.is_running,
         folder=moves.folder,
         brokers=cluster.brokers if cluster else (),
@@ -205,6 +215,25 @@ def _saved(moves: MovesFacts, server: str) -> SavedView | None:
         command=f"kafka-reassign-partitions{server} --reassignment-json-file {saved.path} "
         "--execute",
     )
+
+
+def _cancel(moves: MovesFacts, server: str) -> str | None:
+    """How Kafka's tool cancels what the saved plan moves; None if another program moves it."""
+    if moves.saved is None:
+        return None
+    file = moves.saved.path
+    return f"kafka-reassign-partitions{server} --reassignment-json-file {file} --cancel"
+
+
+def _clear(moves: MovesFacts, server: str) -> Iterator[str]:
+    """How Kafka's tool removes the throttles that are set now."""
+    set_now = {"brokers": moves.broker_throttles, "topics": moves.topic_throttles}
+    for kind, throttles in set_now.items():
+        for name, options in sorted(throttles.items()):
+            yield (
+                f"kafka-configs{server} --alter --entity-type {kind} --entity-name {name} "
+                f"--delete-config {','.join(sorted(options))}"
+            )
 
 
 def _throttles(brokers: Mapping[int, int | None], topics: Sequence[str]) -> str:

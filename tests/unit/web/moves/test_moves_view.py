@@ -57,6 +57,26 @@ def test_moves_of_another_program_are_shown():
     assert buttons(view) == ["cancel"]
 
 
+def test_what_the_buttons_do_is_there_as_commands_of_kafkas_tools():
+    view = view_of(
+        moving=(MOVING,), saved=SAVED, unfinished=(T0,), broker_throttles=RATES,
+        topic_throttles={"t": {"leader.replication.throttled.replicas": "0:0"}},
+    )  # fmt: skip
+
+    assert view.cancel_command == (
+        "kafka-reassign-partitions -b h --reassignment-json-file /d/c.1.json --cancel"
+    )
+    broker = "kafka-configs -b h --alter --entity-type brokers --entity-name 2"
+    topic = "kafka-configs -b h --alter --entity-type topics --entity-name t"
+    rate = "follower.replication.throttled.rate"
+    assert view.throttle_commands == (f"{broker} --add-config {rate}=RATE",)
+    assert view.clear_commands == (
+        f"{broker} --delete-config {rate}",
+        f"{topic} --delete-config leader.replication.throttled.replicas",
+    )
+    assert view_of(moving=(MOVING,)).cancel_command is None
+
+
 def test_a_running_move_has_bytes_rate_and_time_left():
     status = MoveRunStatus(is_running=True, progress=MoveProgress(0, 2, 400, 2_000, (T0,)))
     view = view_of(
