@@ -227,13 +227,15 @@ def _cancel(moves: MovesFacts, server: str) -> str | None:
 
 def _clear(moves: MovesFacts, server: str) -> Iterator[str]:
     """How Kafka's tool removes the throttles that are set now."""
-    set_now = {"brokers": moves.broker_throttles, "topics": moves.topic_throttles}
-    for kind, throttles in set_now.items():
-        for name, options in sorted(throttles.items()):
-            yield (
-                f"kafka-configs{server} --alter --entity-type {kind} --entity-name {name} "
-                f"--delete-config {','.join(sorted(options))}"
-            )
+    throttled = [
+        *(("brokers", str(id_), each) for id_, each in sorted(moves.broker_throttles.items())),
+        *(("topics", name, each) for name, each in sorted(moves.topic_throttles.items())),
+    ]
+    for kind, name, options in throttled:
+        yield (
+            f"kafka-configs{server} --alter --entity-type {kind} --entity-name {name} "
+            f"--delete-config {','.join(sorted(options))}"
+        )
 
 
 def _throttles(brokers: Mapping[int, int | None], topics: Sequence[str]) -> str:
