@@ -59,7 +59,7 @@ class FrameBuffer:
         if self._start == self._end:
             self._touched = max(self._touched, self._end)
             self._start = self._end = 0
-            if len(self._buffer) != _SMALL_BYTES:
+            if self._touched >= len(self._buffer) or self.is_large:
                 self._resize_empty()
         elif self._end == len(self._buffer):
             self._make_room()
@@ -70,10 +70,9 @@ class FrameBuffer:
         size = len(self._buffer)
         if not size:
             self._replace(_FIRST_BYTES)
-        elif size < _SMALL_BYTES:
-            if self._touched == size:
-                self._replace(_SMALL_BYTES)
-        elif self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING:
+        elif size < _SMALL_BYTES or (
+            size > _SMALL_BYTES and self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING
+        ):
             self._replace(_SMALL_BYTES)
 
     def wrote(self, count: int) -> None:
