@@ -2,6 +2,7 @@
 
     ./run bench start [--partitions 10000] [--runs 5] [--target kafka]
     ./run bench start --brokers 3 [--runs 5] [--target kafka]
+    ./run bench start --killed 20 [--partitions 10000] [--wait 900]
 
 An empty broker is started `--runs` times: the time from starting its process to its first Metadata
 response. Then one broker gets its partitions, in topics of a hundred, is stopped cleanly and
@@ -12,11 +13,18 @@ With more than one broker: from an empty directory until all are registered, a t
 many replicas exists and has accepted a record with acks=all; then the memory of each broker, and
 the processor time of the idle cluster.
 
+With `--killed` one broker gets that many GiB in batches of 16 kB, in all its partitions alike. It
+is killed (kill -9) when its recovery points have reached the ends of the logs, or after `--wait`
+seconds, and started again. Its recovery points are written every ten seconds instead of every
+minute. What it reads at the start is counted, in the page cache or not.
+
 One JSON line is appended to bench/results/start.jsonl.
 """
 
 import json
+import os
 import pathlib
+import signal
 import statistics
 import tempfile
 import time
@@ -31,6 +39,9 @@ RESULTS = ROOT / "bench" / "results" / "start.jsonl"
 PARTITIONS_PER_TOPIC = 100
 _TIMEOUT_S = 300.0
 _SETTLE_S, _IDLE_S = 5.0, 30.0
+_VALUE_BYTES = 16_000
+_IN_FLIGHT = 16
+_CHECKPOINTS = {"log.flush.offset.checkpoint.interval.ms": "10000"}
 
 
 def start_empty(kind: str, runs: int) -> list[float]:
@@ -74,6 +85,64 @@ def start_full(kind: str, partitions: int) -> dict[str, float]:
             return seen
         finally:
             target.end()
+
+
+def start_killed(partitions: int, gib: float, wait_s: float) -> dict[str, float]:
+    """Fill one broker of ours, kill it, start it: seconds, and what it reads."""
+    topics = [f"topic-{n}" for n in range(partitions // PARTITIONS_PER_TOPIC)]
+    batches = max(1, int(gib * 2**30 / partitions / _VALUE_BYTES))
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        home = pathlib.Path(folder) / "odradek"
+        target = TARGETS["odradek"](home, properties=_CHECKPOINTS)
+        try:
+            target.start()
+            for topic in topics:
+                raw.create_topic(target.bootstrap, topic, PARTITIONS_PER_TOPIC)
+                _fill(target.bootstrap, topic, batches)
+            before_s = machine.cpu_time(target.pids()).total_s
+            begun_s = time.monotonic()
+            checkpoint = home / "broker-0" / "data" / "recovery-point-offset-checkpoint"
+            while (left := _unsettled(checkpoint, partitions, batches)) and (
+                time.monotonic() < begun_s + wait_s
+            ):
+                time.sleep(1)
+            seen = {
+                "unsettled_partitions": float(left),
+                "settle_s": time.monotonic() - begun_s,
+                "settle_cpu_s": machine.cpu_time(target.pids()).total_s - before_s,
+            }
+            os.kill(target.pids()[0], signal.SIGKILL)
+            begun_s = time.monotonic()
+            target.start()
+            wait_until_led(target.bootstrap, topics)
+            write_one(target.bootstrap, topics[-1], partition=PARTITIONS_PER_TOPIC - 1)
+            return seen | {
+                "start_all_led_s": time.monotonic() - begun_s,
+                "start_s": target.start_s,
+                "started_rss_mib": machine.rss_mib(target.pids()),
+                "start_cpu_s": machine.cpu_time(target.pids()).total_s,
+                "start_read_mib": machine.read_mib(target.pids()),
+            }
+        finally:
+            target.end()
+
+
+def _fill(address: str, topic: str, batches: int) -> None:
+    """Write that many batches to each partition."""
+    with raw.connect(address) as connection:
+        for partition in range(PARTITIONS_PER_TOPIC):
+            frame = request(topic, partition, value_bytes=_VALUE_BYTES)
+            for number in range(batches + _IN_FLIGHT):
+                if number < batches:
+                    connection.sendall(frame)
+                if number >= _IN_FLIGHT and error_of(receive_frame(connection), topic):
+                    raise RuntimeError(f"{topic}-{partition}: a batch was refused")
+
+
+def _unsettled(checkpoint: pathlib.Path, partitions: int, batches: int) -> int:
+    """How many partitions have a recovery point before the end of their log."""
+    lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
+    return partitions - sum(int(line.split()[2]) >= batches for line in lines)
 
 
 def start_cluster(kind: str, brokers: int, runs: int) -> dict[str, float]:
@@ -141,7 +210,11 @@ def write_one(address: str, topic: str, *, partition: int, acks: int = ACKS_LEAD
 @click.option("--runs", default=5, show_default=True, help="Starts of the empty broker.")
 @click.option("--brokers", default=1, show_default=True, help="More than one: a cluster.")
 @click.option("--target", "kind", type=click.Choice(list(TARGETS)), default="odradek")
-def main(*, partitions: int, runs: int, brokers: int, kind: str) -> None:
+@click.option("--killed", default=0.0, help="GiB of logs of a broker that is killed.")
+@click.option("--wait", default=900.0, show_default=True, help="Until it is killed, at most.")
+def main(
+    *, partitions: int, runs: int, brokers: int, kind: str, killed: float, wait: float
+) -> None:
     """Measure, append to the results, print."""
     before = machine.describe()
     result: dict[str, Any] = {
@@ -150,7 +223,11 @@ def main(*, partitions: int, runs: int, brokers: int, kind: str) -> None:
         "brokers": brokers,
         "machine": before,
     }
-    if brokers > 1:
+    if killed:
+        figures = start_killed(partitions, killed, wait)
+        result |= {"partitions": partitions, "gib": killed}
+        print(f"{partitions:,} partitions with {killed:g} GiB, killed:")
+    elif brokers > 1:
         figures = start_cluster(kind, brokers, runs)
         print(f"{kind}, {brokers} brokers (median of {runs} starts):")
     else:
@@ -169,7 +246,7 @@ def main(*, partitions: int, runs: int, brokers: int, kind: str) -> None:
         if name.startswith("idle"):
             print(f"  {'idle':16} {value:9.2f} % of a core")
             continue
-        unit = "MiB" if unit == "mib" else unit
+        unit = "MiB" if unit == "mib" else "" if unit == "partitions" else unit
         print(f"  {name.removesuffix('_rss').replace('_', ' '):16} {value:9.2f} {unit}")
 
 

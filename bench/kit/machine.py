@@ -52,6 +52,12 @@ def pss_mib(pids: list[int]) -> float:
     return sum(_kib(f"/proc/{pid}/smaps_rollup", "Pss") for pid in pids) / 1024
 
 
+def read_mib(pids: list[int]) -> float:
+    """What they have read so far, from files and sockets, in the page cache or not."""
+    texts = [pathlib.Path(f"/proc/{pid}/io").read_text() for pid in pids]
+    return sum(int(text.partition("rchar: ")[2].split()[0]) for text in texts) / 2**20
+
+
 def open_files(pids: list[int]) -> int:
     """Their open files and sockets."""
     return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)

@@ -53,9 +53,11 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def request(topic: str, partition: int, acks: int = ACKS_LEADER) -> bytes:
-    """A produce request of one record."""
-    records = batch(b"x" * RECORD_BYTES)
+def request(
+    topic: str, partition: int, acks: int = ACKS_LEADER, *, value_bytes: int = RECORD_BYTES
+) -> bytes:
+    """A produce request of one record, of less than 16 KiB."""
+    records = batch(b"x" * value_bytes)
     body = b"\0" + struct.pack(">hi", acks, 30_000)  # no transactional id
     body += _varlen(1) + _varlen(len(topic)) + topic.encode()
     body += _varlen(1) + struct.pack(">i", partition) + _varlen(len(records)) + records

@@ -184,6 +184,10 @@ class LogLife(RuleBasedStateMachine):
     def flush(self) -> None:
         self.log.flush()
 
+    @rule()
+    def settle(self) -> None:
+        self.log.settle(lambda _: None)
+
     @rule(ms=st.integers(1, 100))
     def pass_time(self, ms: int) -> None:
         self.around.pass_time(ms)

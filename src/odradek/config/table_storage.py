@@ -111,7 +111,7 @@ OPTIONS: Final = (
     Option(
         "log.flush.offset.checkpoint.interval.ms", INT, 60_000, rule=at_least(0),
         doc="How often the recovery points are written; records below them are not checked again "
-            "after a crash.",
+            "after a crash. Before that, logs without new records since the last time are flushed.",
     ),
     Option(
         "log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, rule=at_least(0),

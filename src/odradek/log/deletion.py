@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from odradek.log.disk import Disk, StorageError
 from odradek.log.log_config import LogHost
+from odradek.log.log_state import LogState
 from odradek.log.segment import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, Segment, segment_stem
 
 
@@ -48,11 +49,13 @@ def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:
     host.call_later(delay_ms / 1000, lambda: host.disk.remove(paths, removed))
 
 
-def remove_snapshots(disk: Disk, directory: str, *, above: int) -> None:
-    """Remove the producer snapshots above the end of the log."""
-    for offset in snapshot_offsets(disk, directory):
-        if offset > above:
-            disk.unlink(segment_stem(directory, offset) + SNAPSHOT)
+def remove_snapshots(log: LogState, *, above: int) -> bool:
+    """Remove the producer snapshots above an offset. Returns whether there was one."""
+    disk, directory = log.host.disk, log.directory
+    removed = [offset for offset in snapshot_offsets(disk, directory) if offset > above]
+    for offset in removed:
+        disk.unlink(segment_stem(directory, offset) + SNAPSHOT)
+    return bool(removed)
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:

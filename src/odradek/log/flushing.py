@@ -13,6 +13,7 @@ from odradek.log.checkpoints import LEADER_EPOCH_FILE
 from odradek.log.disk import DirectoryEntry, File, StorageError
 from odradek.log.log_state import LogState
 from odradek.log.partition_metadata import PARTITION_METADATA
+from odradek.log.producer_replay import settle_snapshot
 from odradek.log.segment import SNAPSHOT
 from odradek.model.clock import MonotonicMs
 from odradek.model.weak import Weak
@@ -32,6 +33,7 @@ class Flusher:
         "_leo",
         "_owner",
         "_running",
+        "_settling",
         "_started_ms",
         "_waiting",
         "directory_changed",
@@ -42,6 +44,7 @@ class Flusher:
         self._owner = Weak(log)  # a deleted log is freed at once, with all its segments
         self._running = False
         self._closing = False
+        self._settling = False  # the next flush is one of the active segment's indexes, too
         self._started_ms = log.host.clock.monotonic_ms()
         self._waiting: list[FlushDone | None] = []
         self._dones: list[FlushDone | None] = []  # of the flush that is under way
@@ -71,6 +74,15 @@ class Flusher:
     def close(self, done: FlushDone) -> None:
         """Flush everything, and the indexes of the active segment."""
         self._closing = True
+        self.request(done)
+
+    def settle(self, done: FlushDone) -> None:
+        """Flush everything, with the active segment's indexes and a producer snapshot at the end.
+
+        Recovery then begins at that snapshot, and not at the start of the segment.
+        """
+        self._settling = self.directory_changed = True
+        self.paths += settle_snapshot(self._log)
         self.request(done)
 
     def is_overdue(self, monotonic_ms: MonotonicMs) -> bool:
@@ -184,14 +196,16 @@ class Flusher:
             log.host.disk.flush(targets, flushed)
 
     def _targets(self) -> list[File | str]:
-        """Segments from the recovery point on; the active one's indexes only when closing."""
+        """Segments from the recovery point on; the active one's indexes if closing or settling."""
         log = self._log
+        with_indexes = self._closing or self._settling
+        self._settling = False
         disk = log.host.disk
         paths, self.paths = self.paths, []
         targets: list[File | str] = []
         for segment in log.segments_from(log.recovery_point):
             targets.append(segment.file)
-            if segment is not log.active_segment or self._closing:
+            if segment is not log.active_segment or with_indexes:
                 segment.save_indexes()
                 paths += segment.index_paths()
         targets += [disk.file(path) for path in paths if disk.exists(path)]

@@ -549,13 +549,13 @@ class Log:
             return False
         self.log_start_offset = offset
         if self.epochs.truncate_from_start(offset):
-            self._save_epochs()
+            self._flusher.save_epochs()
         return True
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Record that a leader epoch starts at this offset."""
         if leader_epoch >= 0 and self.epochs.assign(leader_epoch, start_offset):
-            self._save_epochs()
+            self._flusher.save_epochs()
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """The end offset of a leader epoch: see `LeaderEpochs.end_offset_for`."""
@@ -596,7 +596,8 @@ class Log:
         self._ends_at(self.segments[-1].truncate(offset))
         # Also if the recovery point is below them, or a roll adds a segment after them.
         self._flusher.paths += [self._active.file.path, *self._active.index_paths()]
-        remove_snapshots(self.host.disk, self.directory, above=self.leo)
+        # Before the recovery point moves: recovery begins at the newest snapshot below it.
+        self._flusher.directory_changed |= remove_snapshots(self, above=self.leo)
         if offset < self.producers_end:
             for _ in rebuild_producers(self):
                 pass
@@ -612,7 +613,7 @@ class Log:
             self._lowered()
         dropped, self.segments = self.segments, []
         remove_segments(self.host, dropped[::-1], delay_ms=self.config.file_delete_delay_ms)
-        remove_snapshots(self.host.disk, self.directory, above=-1)
+        remove_snapshots(self, above=-1)
         self.producers.clear()
         self.open_segment(offset)
         self.log_start_offset = self.high_watermark = self.first_dirty_offset = offset
@@ -638,7 +639,7 @@ class Log:
         """Remove the leader epochs that have no batch in the log."""
         changed = self.epochs.truncate_from_end(self.leo)
         if self.epochs.truncate_from_start(self.log_start_offset) or changed:
-            self._save_epochs()
+            self._flusher.save_epochs()
 
     # --------------------------------------------------------------- deletion of old segments
 
@@ -661,7 +662,7 @@ class Log:
         self._bases = self._bases[count:]
         self.log_start_offset = max(self.log_start_offset, self._bases[0])
         if self.epochs.truncate_from_start(self.log_start_offset):
-            self._save_epochs()
+            self._flusher.save_epochs()
         # The recovery point does not move: if the deleted segments are back after a power failure,
         # they may be incomplete and have to be recovered from there on.
         remove_segments(self.host, dropped, delay_ms=self.config.file_delete_delay_ms)
@@ -687,9 +688,6 @@ class Log:
         """
         return min(self.leo, self.recovery_point + self.config.flush_messages - 1)
 
-    def _save_epochs(self) -> None:
-        self._flusher.save_epochs()
-
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Write `partition.metadata`: the id of the topic that this log belongs to."""
         assert self.topic_id is None, (self.partition, self.topic_id, topic_id)
@@ -707,6 +705,10 @@ class Log:
         """Flush if `flush.ms` has passed; monotonic."""
         if self._flusher.is_overdue(monotonic_ms):
             self._flusher.request(None)
+
+    def settle(self, done: FlushDone) -> None:
+        """Flush everything, so that recovery after a crash begins at the present end."""
+        self._flusher.settle(done)
 
     def close(self, done: FlushDone) -> None:
         """Write everything that the next start needs to skip recovery, then call `done`."""
@@ -734,10 +736,8 @@ class Log:
 
 
 def _larger_than_segment(size: int, segment_bytes: int) -> ApiError:
-    return ApiError(
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        f"record batch of {size} bytes; segment.bytes={segment_bytes}",
-    )
+    text = f"record batch of {size} bytes; segment.bytes={segment_bytes}"
+    return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
 
 
 def _load(

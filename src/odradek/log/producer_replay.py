@@ -7,7 +7,7 @@ log end offset). A corrupt one is removed, and the one before it is used.
 
 from collections.abc import Iterator
 
-from odradek.log.deletion import snapshot_offsets
+from odradek.log.deletion import remove_snapshots, snapshot_offsets
 from odradek.log.disk import Data
 from odradek.log.index.transactions import AbortedTransaction
 from odradek.log.log_state import LogState
@@ -41,6 +41,18 @@ def write_snapshot(log: LogState) -> str:
     file.write(0, (log.producers.encode_snapshot(),))
     file.rest()
     return path
+
+
+def settle_snapshot(log: LogState) -> list[str]:
+    """Write a snapshot at the log end offset, in place of others within the active segment.
+
+    Returns its path; none if the active segment is empty, whose snapshot is there.
+    """
+    base_offset = log.active_segment.base_offset
+    if log.leo == base_offset:
+        return []
+    remove_snapshots(log, above=base_offset)
+    return [write_snapshot(log)]
 
 
 def load_snapshot(log: LogState, *, offset: int) -> int:

@@ -8,10 +8,12 @@
     that only reading everything could find is found later, when it is read.
 3.  After an unclean shutdown all segments from the recovery point on are read, batch by batch:
     length, format, checksum, increasing offsets. Indexes, leader epochs and producer state are
-    rebuilt from that; their files are ignored for these segments. At the first invalid batch the
-    log is truncated, and all later segments are removed. So are segments that do not begin at
-    the end of the one before: that one has lost its tail in a power failure, at a batch boundary.
-    In a compacted topic the gap may be the cleaner's, and they stay.
+    rebuilt from that; their files are ignored for these segments. The first segment is read only
+    from a producer snapshot within it on, at or below the recovery point: the log was closed or
+    settled there (`Log.settle`), so that its indexes and all before are on disk. At the first
+    invalid batch the log is truncated, and all later segments are removed. So are segments that do
+    not begin at the end of the one before: that one has lost its tail in a power failure, at a
+    batch boundary. In a compacted topic the gap may be the cleaner's, and they stay.
 4.  A log that ends below its checkpointed log start offset is emptied and begins there.
 5.  Leader epochs are truncated to the end of the log; if their file is damaged or missing they
     are rebuilt from all batches. Producer state comes from the newest snapshot at or below the
@@ -119,7 +121,9 @@ def loading(
         start = damaged if clean else min(damaged, checkpointed.recovery_point)
         clean, checkpointed = False, checkpointed._replace(recovery_point=start)
     if not clean:
-        yield from _recover(log, checkpointed.recovery_point, checkpointed.first_dirty_offset)
+        yield from _recover(
+            log, checkpointed.recovery_point, checkpointed.first_dirty_offset, files
+        )
         log.producers_end = log.leo
         log.doubt_what_is_durable()
     if log.leo < log.log_start_offset:
@@ -259,30 +263,33 @@ def _first_damaged(
 # ------------------------------------------------------------------------ after an unclean shutdown
 
 
-def _recover(log: Log, recovery_point: int, first_dirty_offset: int) -> Iterator[None]:
+def _recover(
+    log: Log, recovery_point: int, first_dirty_offset: int, files: dict[str, DirectoryEntry]
+) -> Iterator[None]:
     """Read everything from the recovery point on; truncate at the first invalid batch.
 
     Compaction leaves gaps between segments, which stay when the topic is no longer compacted.
     """
     suspect = log.segments_from(recovery_point)
-    first = suspect[0].base_offset
-    remove_snapshots(log.host.disk, log.directory, above=first)
+    sizes = [segment.size for segment in suspect]
+    first = _resume(log, suspect[0], recovery_point, files)
+    remove_snapshots(log, above=first)
     # Later epochs in the file may be missing in the log, or the other way round.
     log.epochs.truncate_from_end(first)
     log.leo = first
     yield from _producers_before(log, first)
-    for index, segment in enumerate(suspect):
-        may_begin_later = log.config.is_compacted or segment.base_offset <= first_dirty_offset
-        if segment.base_offset != log.leo and not (
-            may_begin_later and segment.base_offset > log.leo
-        ):
-            _drop(log, suspect[index:])
-            return
-        log.leo = segment.base_offset
-        if segment is not suspect[0]:
+    for index, (segment, whole) in enumerate(zip(suspect, sizes, strict=True)):
+        if index:
+            may_begin_later = log.config.is_compacted or segment.base_offset <= first_dirty_offset
+            if segment.base_offset != log.leo and not (
+                may_begin_later and segment.base_offset > log.leo
+            ):
+                _drop(log, suspect[index:])
+                return
+            log.leo = segment.base_offset
             write_snapshot(log)
-        whole = segment.size
-        yield from _recover_segment(log, segment)
+            _begin_again(segment)
+        yield from _recover_segment(log, segment, whole)
         if segment.size < whole:
             _drop(log, suspect[index + 1 :])
             segment.file.truncate(segment.size)
@@ -294,10 +301,35 @@ def _recover(log: Log, recovery_point: int, first_dirty_offset: int) -> Iterator
             segment.finish()
 
 
+def _resume(
+    log: Log, segment: Segment, recovery_point: int, files: dict[str, DirectoryEntry]
+) -> int:
+    """The offset from which to read a segment, which ends there until it is read.
+
+    It is that of a producer snapshot at which the log was closed or settled, else the base offset.
+    """
+    snapshots = [offset for name in files if (offset := snapshot_offset(name)) is not None]
+    within = [at for at in snapshots if segment.base_offset < at <= recovery_point]
+    if within and segment.resume(max(within)):
+        return max(within)
+    if within:
+        # 1. The indexes are written again, in place. 2. After a power failure they are torn, and
+        # the snapshot is back, which says that they can be trusted.
+        remove_snapshots(log, above=segment.base_offset)
+        log.host.disk.flush_now([log.directory])
+    _begin_again(segment)
+    return segment.base_offset
+
+
+def _begin_again(segment: Segment) -> None:
+    segment.begin_rebuild()
+    segment.clear_aborted()
+
+
 def _producers_before(log: Log, offset: int) -> Iterator[None]:
     start = load_snapshot(log, offset=offset)
     for segment in log.segments_from(start):
-        if segment.base_offset >= offset:
+        if max(segment.base_offset, start) >= offset:
             return
         for position, header in segment.walk(segment.find(start, wait=True)):
             if header.producer_id >= 0:
@@ -305,11 +337,9 @@ def _producers_before(log: Log, offset: int) -> Iterator[None]:
             yield
 
 
-def _recover_segment(log: Log, segment: Segment) -> Iterator[None]:
+def _recover_segment(log: Log, segment: Segment, size: int) -> Iterator[None]:
+    """Read a segment of that size from its present end on."""
     interval = log.config.index_interval_bytes
-    size = segment.size
-    segment.begin_rebuild()
-    segment.clear_aborted()
     for position, header, batch in _good_batches(segment, size, log.leo):
         segment.appended(position, header, header.last_offset, interval)
         if header.leader_epoch > log.epochs.latest_epoch:
@@ -324,8 +354,8 @@ def _recover_segment(log: Log, segment: Segment) -> Iterator[None]:
 def _good_batches(
     segment: Segment, size: int, next_offset: int
 ) -> Iterator[tuple[int, BatchHeader, Data]]:
-    """The batches of a segment up to the first invalid one."""
-    position = 0
+    """The batches of a segment from its present end on, up to the first invalid one."""
+    position = segment.size
     length = CHUNK_BYTES
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     while position < size:

@@ -23,7 +23,11 @@ from odradek.log.index.offsets import OffsetIndex
 from odradek.log.index.times import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.index.times import TimeIndex, TimestampAndOffset
 from odradek.log.index.transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
-from odradek.log.index.transactions import AbortedTransaction, decode
+from odradek.log.index.transactions import (
+    AbortedTransaction,
+    CorruptTransactionIndexError,
+    decode,
+)
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.record.batch import (
@@ -309,21 +313,48 @@ class Segment:
                 return position, header
         return None
 
-    def read_tail(self) -> int:
-        """Read headers after the last index entry of the active segment. Returns the end offset."""
+    def read_tail(self, until: int | None = None) -> int:
+        """Read headers after the last index entry of the active segment. Returns the end offset.
+
+        With `until`, the segment ends where a batch ends with that offset.
+        """
         offset_index, time_index = self.indexes()
         last = time_index.last()
         self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset + (last.offset if last else 0)
         next_offset = self.base_offset
         start = offset_index.last_position()
-        for _, header in self.walk(start):
+        for position, header in self.walk(start):
             next_offset = header.next_offset
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.last_offset
+            if until is not None and next_offset >= until:
+                self.size = position + header.size_bytes
+                break
         self.bytes_since_entry = self.size - start
         return next_offset
+
+    def resume(self, offset: int) -> bool:
+        """End at `offset`, where a flush of the log and of its indexes has ended.
+
+        Returns False if the files do not show a batch that ends there; `begin_rebuild` follows.
+        """
+        offset_index = OffsetIndex(self._index_file(INDEX))
+        time_index = TimeIndex(self._index_file(TIME_INDEX))
+        if not (offset_index.has_file and time_index.has_file):
+            return False
+        relative = offset - self.base_offset
+        offset_index.truncate(relative)
+        time_index.truncate(relative)
+        if not offset_index.is_sane(self.size) or not time_index.is_sane():
+            return False
+        self.offset_index, self.time_index = offset_index, time_index
+        try:
+            self.keep_aborted_below(offset)
+            return self.read_tail(offset) == offset
+        except (CorruptBatchError, CorruptTransactionIndexError):
+            return False
 
     def read(self, position: int, length: int, *, wait: bool) -> Data:
         """The bytes at `position`.

@@ -90,6 +90,75 @@ def test_batches_below_the_recovery_point_are_not_read(world):
     assert world.load(clean=False, recovery_point=1).leo == 1
 
 
+def settled(world, count=4):
+    """A log of one segment that was settled, and has as many batches again."""
+    world.disk.flush_now(["/", "/data"])
+    world.create()
+    for number in range(2 * count):
+        if number == count:
+            world.log.settle(lambda _: None)
+            world.pass_time()
+        world.append(BATCH, producer_id=7, producer_epoch=0, base_sequence=number)
+    world.pass_time()
+    return world.log.recovery_point
+
+
+@pytest.mark.parametrize("mode", list(Crash))
+def test_a_settled_log_is_read_from_there_on(world, mode):
+    point = settled(world)
+    assert point == 4
+    world.damage(last_log(world), 300, b"\xff")
+    world.log.flush()
+    world.pass_time()
+    world.disk.crash(mode)
+    log = world.load(clean=False, recovery_point=point)
+
+    assert log.leo == 8
+    assert [log.read(offset, 1, end_offset=8).position for offset in range(8)] == [
+        170 * offset for offset in range(8)
+    ]
+    (producer,) = log.active_producers()
+    assert producer.last_sequence == 7
+    assert world.append(BATCH, producer_id=7, producer_epoch=0, base_sequence=7).duplicate
+
+
+def test_a_settled_log_is_truncated_at_a_damaged_batch_behind_that(world):
+    point = settled(world)
+    world.damage(last_log(world), 170 * 6 + 100, b"\xff")
+
+    assert world.load(clean=False, recovery_point=point).leo == 6
+
+
+def test_without_the_indexes_of_that_flush_the_whole_segment_is_read(world):
+    point = settled(world)
+    world.disk.unlink(world.path(FIRST + ".index"))
+    world.damage(last_log(world), 300, b"\xff")
+
+    assert world.load(clean=False, recovery_point=point).leo == 1
+
+
+def test_a_log_truncated_below_that_is_read_from_its_start(world):
+    settled(world)
+    world.log.truncate_to(2)
+    for number in range(2, 8):
+        world.append(b"y" * 90, producer_id=7, producer_epoch=0, base_sequence=number)
+    world.log.flush()
+    world.pass_time()
+    assert world.log.recovery_point == 8
+    world.disk.crash(Crash.POWER)
+    world.damage(last_log(world), 300, b"\xff")
+
+    assert world.load(clean=False, recovery_point=8).leo == 1
+
+
+def test_settling_again_replaces_the_snapshot(world):
+    settled(world)
+    world.log.settle(lambda _: None)
+    world.pass_time()
+
+    assert world.names(".snapshot") == ["00000000000000000008.snapshot"]
+
+
 def test_a_segment_that_lost_its_tail_at_a_batch_boundary_leaves_no_hole(world):
     fill(world)
     world.disk.file(world.path("00000000000000000004.log")).truncate(170)

@@ -1,7 +1,7 @@
 """The recurring work of a broker, each kind at its own interval.
 
     retention                   log.retention.check.interval.ms, first after 30 s (as Kafka)
-    recovery points             log.flush.offset.checkpoint.interval.ms
+    recovery points             log.flush.offset.checkpoint.interval.ms; logs are settled before
     log start offsets           log.flush.start.offset.checkpoint.interval.ms
     high watermarks             replica.high.watermark.checkpoint.interval.ms
     flush.ms                    every second
@@ -18,6 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 
 from odradek.broker.serving.tasks import Tasks
+from odradek.broker.storage.settling import LogSettler
 from odradek.config.broker import BrokerConfig
 from odradek.log.logs import Logs, advance
 from odradek.model.clock import Clock
@@ -65,7 +66,7 @@ class Housekeeping:
             (
                 "recovery points",
                 config.log_flush_offset_checkpoint_interval_ms,
-                self._logs.checkpoint_recovery_points,
+                LogSettler(self._logs).round,
             ),
             (
                 "log start offsets",

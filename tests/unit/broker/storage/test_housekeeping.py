@@ -117,6 +117,44 @@ def test_the_checkpoints_have_the_present_offsets():
     play(story)
 
 
+def test_logs_that_are_not_appended_to_any_more_are_settled():
+    async def story(live):
+        for name in ("t", "busy", "small"):
+            await live.topic(name, index_interval_bytes=4096)
+        for name, count in (("t", 20), ("busy", 20), ("small", 10)):
+            for _ in range(count):
+                live.append(b"x" * 10_000, name=name)
+        for _ in range(130):
+            live.append(b"a", name="busy")
+            await asyncio.sleep(1)
+        points = {name: live.log(name).recovery_point for name in ("t", "busy", "small")}
+        assert points == {"t": 20, "busy": 0, "small": 0}
+        await asyncio.sleep(120)
+
+        assert live.log("busy").recovery_point == 150
+        assert live.log("small").recovery_point == 0
+        path = live.broker.logs.directory_of(live.log())
+        assert decode_offsets(live.disk.read_file(f"{path}/{RECOVERY_POINT_FILE}"))[T0] == 20
+        names = {entry.name for entry in live.disk.list(live.log().directory)}
+        assert {f"{20:020d}.snapshot", f"{0:020d}.index"} <= names
+
+    play(story)
+
+
+def test_a_log_with_much_that_is_not_flushed_is_settled_while_it_is_appended_to(monkeypatch):
+    monkeypatch.setattr("odradek.broker.storage.settling.UNSETTLED_BYTES_MAX", 150_000)
+
+    async def story(live):
+        await live.topic("t", index_interval_bytes=4096)
+        for _ in range(65):
+            live.append(b"x" * 10_000)
+            await asyncio.sleep(1)
+
+        assert 50 < live.log().recovery_point < 65
+
+    play(story)
+
+
 def test_flush_ms_is_kept():
     async def story(live):
         await live.topic("t", flush_ms=5000)
