@@ -53,12 +53,13 @@ COUNTED_BYTES: Final = 64 * 1024
 class ResponseSlot:
     """The slot of one request's response in the connection's pipeline."""
 
-    __slots__ = ("chunks", "connection", "lost")
+    __slots__ = ("chunks", "connection", "hurry", "lost")
 
     def __init__(self, connection: "Connection", lost: Callable[[], None] | None = None) -> None:
         self.connection = connection
         self.chunks: Sequence[Part] | None = None
         self.lost = lost  # called if the connection is closed before the response is set
+        self.hurry: Callable[[], None] | None = None  # sets a response that waits for more data
 
     def fill(self, chunks: Sequence[Part]) -> None:
         """Set the response (an empty one for a request without a response), and send it. Once."""
@@ -69,7 +70,8 @@ class ResponseSlot:
         """Set the response; the caller calls `release` once after setting several."""
         assert self.chunks is None, "a request was answered twice"
         self.chunks = chunks
-        self.lost = None  # usually a method of the request that has this slot: a reference cycle
+        # Usually methods of the request that has this slot: a reference cycle.
+        self.lost = self.hurry = None
         if len(chunks) != 1 or len(chunks[0]) > _LARGE_BYTES:
             self.connection.piled(chunks)
 
@@ -218,6 +220,11 @@ class Connection(asyncio.BufferedProtocol):
         slot = ResponseSlot(self, lost)
         self._pipeline.append(slot)
         return slot
+
+    def hurry(self) -> None:
+        """Let the first response be set now: that of the present request would wait for it."""
+        if self._pipeline and (set_now := self._pipeline[0].hurry) is not None:
+            set_now()
 
     def release(self) -> None:
         """Send the responses at the head of the pipeline that are ready."""

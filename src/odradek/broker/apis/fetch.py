@@ -12,7 +12,9 @@ Behaviour:
       may fetch as followers, and only with the id of a registered broker and with its broker epoch,
       if they send one (CVE-2018-1288).
     * Records beyond the first MiB are read from the log while the response is sent. A fetch
-      behind other requests of its connection is handled when these are answered.
+      behind other requests of its connection is handled when these are answered. One that waits
+      is answered with what there is when a request other than Produce and Fetch follows on its
+      connection, whose response would wait behind it. Apache Kafka lets it wait.
     * A consumer's refusal names the new leader (v12+) and its address (v16+), if this broker has
       them (KIP-951).
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
@@ -505,6 +507,7 @@ class FetchCall(DataRequest):
     def _wait(self, reading: Reading) -> None:
         if self._slot is None:
             self._slot = self.connection.later(self._abandoned)
+        self._slot.hurry = self.expire
         self._sleep(reading)
         self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
         if reading.cold is not None:

@@ -253,6 +253,7 @@ class RequestLoop:
         body, _ = decode(own, position, _elements_max(header.api_key))
         request = Request(header, connection.session, body)
         times = _Times(connection.active_ms, connection.begun_ms)
+        connection.hurry()
         try:
             answer = route.handle(request)
             if not inspect.isawaitable(answer):

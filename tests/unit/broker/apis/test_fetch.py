@@ -21,6 +21,7 @@ from odradek.replica.selector import RACK_AWARE
 from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
+from odradek.wire.messages.metadata import MetadataRequest
 
 T0 = ("t", 0)
 T1 = ("t", 1)
@@ -65,6 +66,23 @@ def test_what_is_there_is_answered_at_once():
         assert values(part.records) == [b"a", b"b", b"c"]
         assert (part.high_watermark, part.last_stable_offset, part.log_start_offset) == (3, 3, 0)
         assert part.preferred_read_replica == -1
+
+    play(story)
+
+
+def test_a_waiting_fetch_is_answered_before_another_request_of_its_connection():
+    async def story(live):
+        await live.topic("t")
+        peer = live.peer()
+        waiting = peer.send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        begun = live.loop.time()
+
+        await peer.ask(MetadataRequest(topics=None))
+        assert live.loop.time() - begun < 0.1
+        assert fetched(await waiting) == {T0: []}
+        again = peer.send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        await asyncio.sleep(1)
+        assert not again.done(), "the next one waits again"
 
     play(story)
 
