@@ -16,9 +16,10 @@ Three brokers, replication factor 3, min.insync.replicas 2; each case on a clust
 The figure is the longest time between two acknowledgements, of the partition or of sixteen of
 those that the broker led, by producers that send one record after the other and retry; or by
 a client's producer with its own defaults (`--client`). Clients named `-consumer` are members of a
-group and commit every 50 ms: their figures are the longest time between two records, and between
-two commits. `java-transactional` commits a transaction every few milliseconds. The cases of a
-coordinator are played with these clients alone. For a kill the figure includes the time
+group and commit every 50 ms: their figures are the longest time between two records of one of the
+three partitions, which are all written to, and between two commits. `java-transactional` commits a
+transaction every few milliseconds. The cases of a coordinator are played with these clients alone.
+For a kill the figure includes the time
 until the failure is detected: with ZooKeeper the session's time-out, 6 s here; with our embedded
 store the end of a socket. `--store` selects Odradek's store. `--quick` makes one run of each case.
 
@@ -148,12 +149,12 @@ def _measure(target: Target, case: Case, partitions: int, name: str) -> dict[str
     victim = seen.controller
     if not case.controller:
         victim = next(leader for leader in leaders if leader != seen.controller)
-    probed = [p for p, leader in enumerate(leaders) if (leader == victim) != case.coordinator]
-    arguments = [
-        target.bootstrap,
-        "load",
-        ",".join(map(str, probed[: PROBED if case.many else 1])),
-    ]
+    probed = [
+        p
+        for p, leader in enumerate(leaders)
+        if (leader == victim) != case.coordinator or (client.reads and not case.coordinator)
+    ][: PROBED if case.many else BROKERS if client.reads else 1]
+    arguments = [target.bootstrap, "load", ",".join(map(str, probed))]
     own = []
     if client.key_type is not None:
         own.append(_key(controller, client.key_type, victim, has_to_be=case.coordinator))

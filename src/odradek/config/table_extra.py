@@ -96,7 +96,8 @@ OPTIONS: Final = (
             "partition, when this broker has lost its connection to the old one, or the controller "
             "has sent it a newer leader epoch than its metadata has. Apache Kafka answers with the "
             "old leader at once, and clients wait for their next request. Above 0 a Metadata "
-            "response that names topics also names a broker for five seconds after its end. 0: "
+            "response that names topics also names a broker for five seconds after its end, and a "
+            "fetch that waits is answered when another request of its connection follows. 0: "
             "responses are as Kafka's.",
     ),
     Option(

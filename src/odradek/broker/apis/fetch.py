@@ -14,7 +14,8 @@ Behaviour:
     * Records beyond the first MiB are read from the log while the response is sent. A fetch
       behind other requests of its connection is handled when these are answered. One that waits
       is answered with what there is when a request other than Produce and Fetch follows on its
-      connection, whose response would wait behind it. Apache Kafka lets it wait.
+      connection, whose response would wait behind it. Apache Kafka lets it wait, and so does this
+      broker if `odradek.metadata.hold.ms` is 0.
     * A consumer's refusal names the new leader (v12+) and its address (v16+), if this broker has
       them (KIP-951).
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
@@ -114,6 +115,8 @@ class FetchApi:
         self._turns = turns
         self.worker = worker
         self._old_calls = old_calls  # by version; others are a FetchCall
+        # With responses that are as Kafka's, a response waits behind that of a waiting fetch.
+        self.answers_early = metadata.expected.hold_ms > 0
         self._leaders = CurrentLeaders(replicas, metadata, config.broker_id)
 
     def handle(
@@ -507,7 +510,8 @@ class FetchCall(DataRequest):
     def _wait(self, reading: Reading) -> None:
         if self._slot is None:
             self._slot = self.connection.later(self._abandoned)
-        self._slot.hurry = self.expire
+        if self._api.answers_early:
+            self._slot.hurry = self.expire
         self._sleep(reading)
         self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
         if reading.cold is not None:

@@ -70,21 +70,22 @@ def test_what_is_there_is_answered_at_once():
     play(story)
 
 
-def test_a_waiting_fetch_is_answered_before_another_request_of_its_connection():
+@pytest.mark.parametrize(("hold_ms", "waited_s"), [(300, 0.0), (0, 0.5)])
+def test_a_waiting_fetch_is_answered_before_another_request_of_its_connection(hold_ms, waited_s):
     async def story(live):
         await live.topic("t")
         peer = live.peer()
-        waiting = peer.send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        waiting = peer.send(fetch({T0: 0}, max_wait_ms=500), BY_NAME)
         begun = live.loop.time()
 
         await peer.ask(MetadataRequest(topics=None))
-        assert live.loop.time() - begun < 0.1
+        assert live.loop.time() - begun == pytest.approx(waited_s, abs=0.05)
         assert fetched(await waiting) == {T0: []}
         again = peer.send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
         await asyncio.sleep(1)
         assert not again.done(), "the next one waits again"
 
-    play(story)
+    play(story, odradek_metadata_hold_ms=hold_ms)
 
 
 def test_an_append_wakes_waiting_fetches():
