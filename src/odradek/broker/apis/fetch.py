@@ -12,10 +12,8 @@ Behaviour:
       may fetch as followers, and only with the id of a registered broker and with its broker epoch,
       if they send one (CVE-2018-1288).
     * Records beyond the first MiB are read from the log while the response is sent. A fetch
-      behind other requests of its connection is handled when these are answered. One that waits
-      is answered with what there is when a request other than Produce and Fetch follows on its
-      connection, whose response would wait behind it. Apache Kafka lets it wait, and so does this
-      broker if `odradek.metadata.hold.ms` is 0.
+      behind other requests of its connection is handled when these are answered. One that waits is
+      answered when another API's request follows (not with `odradek.metadata.hold.ms=0`).
     * A consumer's refusal names the new leader (v12+) and its address (v16+), if this broker has
       them (KIP-951).
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
@@ -115,7 +113,6 @@ class FetchApi:
         self._turns = turns
         self.worker = worker
         self._old_calls = old_calls  # by version; others are a FetchCall
-        # With responses that are as Kafka's, a response waits behind that of a waiting fetch.
         self.answers_early = metadata.expected.hold_ms > 0
         self._leaders = CurrentLeaders(replicas, metadata, config.broker_id)
 
