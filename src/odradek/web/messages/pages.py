@@ -33,6 +33,7 @@ from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.web.guard import form_of, writes
 from odradek.web.messages import view
+from odradek.web.messages.console import console_command
 from odradek.web.messages.export import TYPES, ExportError, exported
 from odradek.web.messages.produce import produce, read_message, stored_message
 from odradek.web.messages.progress import SearchProgress, from_cursor, to_cursor
@@ -291,16 +292,19 @@ async def _read(
 async def send(request: Request) -> Response:
     """POST /messages: produce one message."""
     fields = await form_of(request)
+    source = workspace(request).source
     try:
         message = read_message(fields)
-        written = await produce(await workspace(request).source.cluster(), message)
+        written = await produce(await source.cluster(), message)
     except OdradekError as error:
         raise HTTPException(400, str(error)) from None
     except ConnectionError as error:
         raise HTTPException(503, str(error)) from None
+    command = console_command(message, source.caller())
     return JSONResponse(
         {
-            "says": f"written to {written.partition} at offset {written.offset}",
+            "says": f"written to {written.partition} at offset {written.offset}\n{command}".strip(),
+            "command": command,
             "topic": written.partition.topic,
             "partition": written.partition.partition,
             "offset": written.offset,
@@ -317,7 +321,8 @@ async def send_again(request: Request) -> Response:
         raise HTTPException(400, "partition and offset must be numbers")
     partition, offset = map(int, numbers)
     try:
-        cluster = await workspace(request).source.cluster()
+        source = workspace(request).source
+        cluster = await source.cluster()
         stored = await stored_message(
             cluster,
             TopicPartition(fields.get("topic", ""), partition),
@@ -329,9 +334,9 @@ async def send_again(request: Request) -> Response:
         raise HTTPException(400, str(error)) from None
     except ConnectionError as error:
         raise HTTPException(503, str(error)) from None
-    return JSONResponse(
-        {"says": f"sent again: it is at offset {written.offset} of {written.partition}"}
-    )
+    command = console_command(stored, source.caller())
+    says = f"sent again: it is at offset {written.offset} of {written.partition}\n{command}"
+    return JSONResponse({"says": says.strip(), "command": command})
 
 
 ROUTES: Final = [
