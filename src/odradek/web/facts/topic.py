@@ -245,7 +245,7 @@ def _copies(
     topic: MetadataResponseTopic,
     sizes: Mapping[tuple[int, int], int],
     before: TopicDetail | None,
-    now_ms: WallMs,
+    wall_ms: WallMs,
 ) -> dict[tuple[int, int], CopyFacts]:
     """The replicas that are being copied, by partition and broker."""
     former = {
@@ -253,7 +253,7 @@ def _copies(
         for partition in (before.partitions if before else ())
         for replica in partition.replicas
     }
-    past_s = (now_ms - before.at_ms) / 1000 if before else 0.0
+    past_s = (wall_ms - before.at_ms) / 1000 if before else 0.0
     leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
     found = {}
     for name, move in moves.items():
