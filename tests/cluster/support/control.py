@@ -243,10 +243,19 @@ class ThreeBrokers:
         return False
 
     def refusal(self, topic: str, value: bytes) -> ErrorCode:
-        """The error code of the leader for a record."""
-        leader = self.partition(topic).leader_id
-        with Peer(self.brokers[leader].port) as peer:
-            return ErrorCode(peer.produce(topic, 0, build_batch([Record(None, value)])).error_code)
+        """The error code of the leader for a record.
+
+        A new leader may get its LeaderAndIsr request after other brokers have the metadata.
+        """
+        batch, found = build_batch([Record(None, value)]), []
+
+        def is_led() -> bool:
+            with Peer(self.brokers[self.partition(topic).leader_id].port) as peer:
+                found.append(ErrorCode(peer.produce(topic, 0, batch).error_code))
+            return found[-1] is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        wait_for(is_led)
+        return found[-1]
 
     def http_state(self, broker: int, path: str) -> Any:
         """A broker's own JSON report, by HTTP."""

@@ -18,12 +18,15 @@ const link = document.getElementById("link");
 const isTyped = (node) =>
   node === document.activeElement && node.matches("input:not([type=hidden]), textarea, select");
 
+// The answer to a form stays, too: the server does not know it.
+const isAnswer = (node) => node.nodeName === "OUTPUT" && node.textContent !== "";
+
 // `isLeft` says which elements stay as they are.
 const morph = (node, html, style, isLeft = () => false) =>
   Idiomorph.morph(node, html, {
     morphStyle: style,
     callbacks: {
-      beforeNodeMorphed: (old, fresh) => !isTyped(old) && !isLeft(old, fresh),
+      beforeNodeMorphed: (old, fresh) => !isTyped(old) && !isAnswer(old) && !isLeft(old, fresh),
       // The user has opened it, and the server does not know that.
       beforeAttributeUpdated: (name, old) => !(name === "open" && old.nodeName === "DETAILS"),
     },
