@@ -215,7 +215,10 @@ class ThreeBrokers:
         return ErrorCode(response.replica_election_results[0].partition_result[0].error_code)
 
     def configure(self, kind: int, name: str, **options: str) -> None:
-        """Set options of a topic or a broker ("": of all)."""
+        """Set options of a topic or a broker ("": of all).
+
+        A broker that has just started may not have the topic in its metadata.
+        """
         resource = configs.AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
@@ -225,8 +228,14 @@ class ThreeBrokers:
             ],
         )
         request = configs.IncrementalAlterConfigsRequest(resources=[resource])
-        response = self.ask_any(request, configs.IncrementalAlterConfigsResponse)
-        assert response.responses[0].error_code == ErrorCode.NONE, response
+
+        def is_known() -> bool:
+            response = self.ask_any(request, configs.IncrementalAlterConfigsResponse)
+            code = response.responses[0].error_code
+            assert code in {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, response
+            return bool(code == ErrorCode.NONE)
+
+        wait_for(is_known)
 
     def write(self, topic: str, values: Sequence[bytes], number: int = 0) -> None:
         """Write with acks=all, each value a batch, until it is acknowledged."""
