@@ -238,6 +238,21 @@ def test_the_time_of_requests_is_limited_by_one_window_at_most():
     play(story)
 
 
+def limited_to_half(monotonic_ms, processor_ns):
+    """Quotas of which a client has 50 % of the requests' time, and its connection."""
+    quotas = ClientQuotas(
+        monotonic_ms=monotonic_ms,
+        processor_ns=processor_ns,
+        windows=11,
+        window_ms=1_000,
+        mutation_windows=11,
+        mutation_window_ms=1_000,
+    )
+    quotas.set_limits({Entity(Part.ABSENT, "app"): {REQUEST: 50.0}}, whole=True)
+    session = Session(authorizer=AllowAll(), client_host="h", listener="L", client_id="app")
+    return quotas, SimpleNamespace(session=session)
+
+
 @pytest.mark.parametrize(
     ("around_ms", "counted_ms"),
     [(0, 10), (15, 25), (500, 30)],
@@ -250,17 +265,8 @@ def test_what_the_loop_does_around_a_request_counts_with_it_up_to_a_limit(around
         nonlocal processor_ms
         processor_ms += 10
 
-    quotas = ClientQuotas(
-        monotonic_ms=lambda: 0,
-        processor_ns=lambda: processor_ms * 1_000_000,
-        windows=11,
-        window_ms=1_000,
-        mutation_windows=11,
-        mutation_window_ms=1_000,
-    )
-    quotas.set_limits({Entity(Part.ABSENT, "app"): {REQUEST: 50.0}}, whole=True)
-    session = Session(authorizer=AllowAll(), client_host="h", listener="L", client_id="app")
-    connection, metadata = SimpleNamespace(session=session), memoryview(b"\0\3")
+    quotas, connection = limited_to_half(lambda: 0, lambda: processor_ms * 1_000_000)
+    metadata = memoryview(b"\0\3")
     handle = quotas.timed(frame)
     unlimited = SimpleNamespace(session=None)
     handle(unlimited, metadata)  # what came before it is not its own
@@ -284,17 +290,8 @@ def test_the_time_that_counting_takes_counts_with_the_next_request():
         processor_ms += 5
         return 0
 
-    quotas = ClientQuotas(
-        monotonic_ms=monotonic_ms,
-        processor_ns=lambda: processor_ms * 1_000_000,
-        windows=11,
-        window_ms=1_000,
-        mutation_windows=11,
-        mutation_window_ms=1_000,
-    )
-    quotas.set_limits({Entity(Part.ABSENT, "app"): {REQUEST: 50.0}}, whole=True)
-    session = Session(authorizer=AllowAll(), client_host="h", listener="L", client_id="app")
-    connection, metadata = SimpleNamespace(session=session), memoryview(b"\0\3")
+    quotas, connection = limited_to_half(monotonic_ms, lambda: processor_ms * 1_000_000)
+    metadata = memoryview(b"\0\3")
     handle = quotas.timed(frame)
     handle(SimpleNamespace(session=None), metadata)
     for _ in range(3):
