@@ -5,6 +5,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import sys
 import sysconfig
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
@@ -87,10 +88,14 @@ def describe() -> dict[str, Any]:
 
 
 def python_build() -> str:
-    """How this Python was optimised when it was built: it makes a difference of up to a half."""
+    """How this Python was optimised when it was built: it makes a difference of up to a half.
+
+    Debian optimises by commands of its packages' rules, which are not in the configuration.
+    """
     arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
     flags = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
-    return " and ".join(name for flag, name in flags.items() if flag in arguments) or "plain"
+    unnamed = "the distribution's" if sys.base_prefix == "/usr" else "plain"
+    return " and ".join(name for flag, name in flags.items() if flag in arguments) or unnamed
 
 
 def steal_s() -> float:

@@ -67,10 +67,10 @@ def still_part(html: str) -> str:
 
 
 def count(number: float | None) -> str:
-    """A number with thin spaces between thousands; a dash if it is not known."""
+    """A number with commas between thousands; a dash if it is not known."""
     if number is None:
         return "–"  # noqa: RUF001 - a dash is meant
-    return f"{number:,.0f}".replace(",", "\u202f")
+    return f"{number:,.0f}"
 
 
 def size(number: float | None) -> str:
