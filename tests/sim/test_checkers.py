@@ -105,7 +105,7 @@ def test_a_leader_that_checks_no_sequences(monkeypatch):
 def test_a_restart_that_drops_the_producer_state(monkeypatch):
     monkeypatch.setattr(recovery, "note_producer", lambda *_: None)
     monkeypatch.setattr(recovery, "replay", lambda *_: None)
-    monkeypatch.setattr(recovery, "load_snapshot", lambda log, offset: 0)
+    monkeypatch.setattr(recovery, "load_snapshot", lambda log, offset, among: 0)
     assert "idempotent" in found(Kind.CRASH, seeds=60)
 
 

@@ -4,7 +4,7 @@ The suffix `.deleted` takes a file out of the log, also for a start after a cras
 for `file.delete.delay.ms`, because a fetch may still be reading them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from odradek.log.disk import Disk, StorageError
 from odradek.log.log_config import LogHost
@@ -49,10 +49,14 @@ def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:
     host.call_later(delay_ms / 1000, lambda: host.disk.remove(paths, removed))
 
 
-def remove_snapshots(log: LogState, *, above: int) -> bool:
-    """Remove the producer snapshots above an offset. Returns whether there was one."""
+def remove_snapshots(log: LogState, *, above: int, among: Iterable[int] | None = None) -> bool:
+    """Remove the producer snapshots above an offset. Returns whether there was one.
+
+    `among` are the offsets of all that there are, from a caller that has listed the directory.
+    """
     disk, directory = log.host.disk, log.directory
-    removed = [offset for offset in snapshot_offsets(disk, directory) if offset > above]
+    offsets = snapshot_offsets(disk, directory) if among is None else among
+    removed = [offset for offset in offsets if offset > above]
     for offset in removed:
         disk.unlink(segment_stem(directory, offset) + SNAPSHOT)
     return bool(removed)

@@ -7,14 +7,14 @@ point, so the earlier ones have to be in their file.
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
-from odradek.log.disk import DirectoryEntry, File, StorageError
+from odradek.log.disk import File, StorageError
 from odradek.log.log_state import LogState
 from odradek.log.partition_metadata import PARTITION_METADATA
 from odradek.log.producer_replay import settle_snapshot
-from odradek.log.segment import SNAPSHOT
+from odradek.log.segment import SNAPSHOT, Segment
 from odradek.model.clock import MonotonicMs
 from odradek.model.weak import Weak
 
@@ -28,6 +28,7 @@ class Flusher:
         "_closing",
         "_cuts",
         "_dones",
+        "_doubted",
         "_epochs_saved",
         "_epochs_version",
         "_leo",
@@ -52,6 +53,7 @@ class Flusher:
         self._epochs_version = self._epochs_saved = 0
         self.directory_changed = False  # files were created whose names may not be durable
         self.paths: list[str] = []  # of small files written since the last flush
+        self._doubted: Segment | None = None  # see `doubt`
 
     @property
     def _log(self) -> LogState:
@@ -98,16 +100,21 @@ class Flusher:
         saved = self._epochs_saved == self._epochs_version
         return saved and not (self._running or self.directory_changed or self.paths)
 
-    def doubt(self, entries: Sequence[DirectoryEntry]) -> None:
-        """Flush these files later: an earlier process may have ended before it did."""
-        directory = self._log.directory
+    def doubt(self, active: Segment) -> None:
+        """Flush this segment and all small files later: an earlier process may not have done it."""
         self._epochs_version += 1
         self.directory_changed = True
-        self.paths = [
-            f"{directory}/{entry.name}"
-            for entry in entries
-            if entry.name == PARTITION_METADATA or entry.name.endswith(SNAPSHOT)
+        self._doubted = active
+
+    def _doubtful_paths(self, active: Segment) -> list[str]:
+        directory = self._log.directory
+        names = (entry.name for entry in self._log.host.disk.list(directory))
+        small = [
+            f"{directory}/{name}"
+            for name in names
+            if name == PARTITION_METADATA or name.endswith(SNAPSHOT)
         ]
+        return [*small, active.file.path, *active.index_paths()]
 
     def save_epochs(self, done: FlushDone | None = None) -> None:
         """Write the leader epochs to their file after a change."""
@@ -202,6 +209,9 @@ class Flusher:
         self._settling = False
         disk = log.host.disk
         paths, self.paths = self.paths, []
+        if self._doubted is not None:
+            paths += self._doubtful_paths(self._doubted)
+            self._doubted = None
         targets: list[File | str] = []
         for segment in log.segments_from(log.recovery_point):
             targets.append(segment.file)

@@ -697,9 +697,7 @@ class Log:
     def doubt_what_is_durable(self) -> None:
         """After an unclean shutdown: what was read, or truncated before, may not be on disk."""
         self.cuts += 1
-        active = self._active
-        self._flusher.doubt(self.host.disk.list(self.directory))
-        self._flusher.paths += [active.file.path, *active.index_paths()]
+        self._flusher.doubt(self._active)
 
     def flush_if_overdue(self, monotonic_ms: MonotonicMs) -> None:
         """Flush if `flush.ms` has passed; monotonic."""

@@ -5,7 +5,7 @@ snapshot is written when a segment is rolled (at its base offset) and at a clean
 log end offset). A corrupt one is removed, and the one before it is used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from odradek.log.deletion import remove_snapshots, snapshot_offsets
 from odradek.log.disk import Data
@@ -55,13 +55,15 @@ def settle_snapshot(log: LogState) -> list[str]:
     return [write_snapshot(log)]
 
 
-def load_snapshot(log: LogState, *, offset: int) -> int:
+def load_snapshot(log: LogState, *, offset: int, among: Sequence[int] | None = None) -> int:
     """Load the newest snapshot at or below `offset`. Returns the offset to replay from.
 
-    Without a snapshot that is the start of the log.
+    Without a snapshot that is the start of the log. `among` are the offsets of all snapshots,
+    increasing, from a caller that has listed the directory.
     """
     host = log.host
-    for candidate in reversed(snapshot_offsets(host.disk, log.directory)):
+    offsets = snapshot_offsets(host.disk, log.directory) if among is None else among
+    for candidate in reversed(offsets):
         if candidate > offset:
             continue
         path = segment_stem(log.directory, candidate) + SNAPSHOT
@@ -79,9 +81,9 @@ def load_snapshot(log: LogState, *, offset: int) -> int:
     return log.segments[0].base_offset
 
 
-def rebuild_producers(log: LogState) -> Iterator[None]:
-    """Rebuild the state at the end of the log; a step for each batch."""
-    start = load_snapshot(log, offset=log.leo)
+def rebuild_producers(log: LogState, *, among: Sequence[int] | None = None) -> Iterator[None]:
+    """Rebuild the state at the end of the log; a step for each batch. `among`: `load_snapshot`."""
+    start = load_snapshot(log, offset=log.leo, among=among)
     for segment in log.segments_from(start):
         position = segment.find(start, wait=True)
         for at, header in segment.walk(position):

@@ -272,12 +272,13 @@ def _recover(
     """
     suspect = log.segments_from(recovery_point)
     sizes = [segment.size for segment in suspect]
+    snapshots = _snapshots(files)
     first = _resume(log, suspect[0], recovery_point, files)
-    remove_snapshots(log, above=first)
+    remove_snapshots(log, above=first, among=snapshots)
     # Later epochs in the file may be missing in the log, or the other way round.
     log.epochs.truncate_from_end(first)
     log.leo = first
-    yield from _producers_before(log, first)
+    yield from _producers_before(log, first, [at for at in snapshots if at <= first])
     for index, (segment, whole) in enumerate(zip(suspect, sizes, strict=True)):
         if index:
             may_begin_later = log.config.is_compacted or segment.base_offset <= first_dirty_offset
@@ -308,14 +309,15 @@ def _resume(
 
     It is that of a producer snapshot at which the log was closed or settled, else the base offset.
     """
-    snapshots = [offset for name in files if (offset := snapshot_offset(name)) is not None]
+    snapshots = _snapshots(files)
     within = [at for at in snapshots if segment.base_offset < at <= recovery_point]
-    if within and segment.resume(max(within)):
-        return max(within)
     if within:
+        aborts = f"{segment.base_offset:020d}{TRANSACTION_INDEX}" in files
+        if segment.resume(within[-1], has_aborted=aborts):
+            return within[-1]
         # 1. The indexes are written again, in place. 2. After a power failure they are torn, and
         # the snapshot is back, which says that they can be trusted.
-        remove_snapshots(log, above=segment.base_offset)
+        remove_snapshots(log, above=segment.base_offset, among=snapshots)
         log.host.disk.flush_now([log.directory])
     _begin_again(segment)
     return segment.base_offset
@@ -326,8 +328,13 @@ def _begin_again(segment: Segment) -> None:
     segment.clear_aborted()
 
 
-def _producers_before(log: Log, offset: int) -> Iterator[None]:
-    start = load_snapshot(log, offset=offset)
+def _snapshots(files: dict[str, DirectoryEntry]) -> list[int]:
+    """The offsets of the producer snapshots, increasing as their names do."""
+    return [offset for name in files if (offset := snapshot_offset(name)) is not None]
+
+
+def _producers_before(log: Log, offset: int, snapshots: Sequence[int]) -> Iterator[None]:
+    start = load_snapshot(log, offset=offset, among=snapshots)
     for segment in log.segments_from(start):
         if max(segment.base_offset, start) >= offset:
             return
@@ -414,15 +421,11 @@ def _reread_epochs(log: Log) -> Iterator[None]:
 
 
 def _clean_producers(log: Log, files: dict[str, DirectoryEntry]) -> Iterator[None]:
-    snapshots = {
-        offset: entry.size
-        for name, entry in files.items()
-        if (offset := snapshot_offset(name)) is not None
-    }
+    snapshots = {at: files[f"{at:020d}{SNAPSHOT}"].size for at in _snapshots(files)}
     newest = max((offset for offset in snapshots if offset <= log.leo), default=-1)
     kept = {newest, *(segment.base_offset for segment in log.segments)}
     for offset in snapshots.keys() - kept:
         log.host.disk.unlink(segment_stem(log.directory, offset) + SNAPSHOT)
     is_unwritten = newest == log.leo and snapshots[newest] == EMPTY_SNAPSHOT_BYTES
     if (log.leo > log.log_start_offset or newest >= 0) and not is_unwritten:
-        yield from rebuild_producers(log)
+        yield from rebuild_producers(log, among=sorted(snapshots.keys() & kept))

@@ -335,8 +335,10 @@ class Segment:
         self.bytes_since_entry = self.size - start
         return next_offset
 
-    def resume(self, offset: int) -> bool:
+    def resume(self, offset: int, *, has_aborted: bool) -> bool:
         """End at `offset`, where a flush of the log and of its indexes has ended.
+
+        `has_aborted`: there is a transaction index.
 
         Returns False if the files do not show a batch that ends there; `begin_rebuild` follows.
         """
@@ -351,7 +353,10 @@ class Segment:
             return False
         self.offset_index, self.time_index = offset_index, time_index
         try:
-            self.keep_aborted_below(offset)
+            if has_aborted:
+                self.keep_aborted_below(offset)
+            else:
+                self._aborted = []
             return self.read_tail(offset) == offset
         except (CorruptBatchError, CorruptTransactionIndexError):
             return False
