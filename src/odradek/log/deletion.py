@@ -70,7 +70,7 @@ def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
 
 def snapshot_offset(name: str) -> int | None:
     """The offset of a producer snapshot by its file name; None for any other name."""
-    stem, dot, suffix = name.partition(".")
-    if dot + suffix != SNAPSHOT or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
+    if not name.endswith(SNAPSHOT):
         return None
-    return int(stem)
+    stem = name.removesuffix(SNAPSHOT)
+    return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None

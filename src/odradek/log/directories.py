@@ -44,6 +44,9 @@ class Mark(Enum):
     STRAY = "stray"
 
 
+_MARKS: Final = {mark.value: mark for mark in Mark if mark is not Mark.NONE}
+
+
 class PartitionDirectory(NamedTuple):
     """A directory with the name of a partition."""
 
@@ -63,9 +66,9 @@ class MetaProperties(NamedTuple):
 
 def parse_name(name: str) -> PartitionDirectory | None:
     """The partition and mark of a directory by its name; None for any other name."""
-    for mark in (Mark.DELETE, Mark.FUTURE, Mark.STRAY):
-        if name.endswith(f"-{mark.value}") and (found := _MARKED.fullmatch(name)):
-            return PartitionDirectory(TopicPartition(found["topic"], int(found["number"])), mark)
+    mark = _MARKS.get(name.rpartition("-")[2], Mark.NONE)
+    if mark is not Mark.NONE and (found := _MARKED.fullmatch(name)):
+        return PartitionDirectory(TopicPartition(found["topic"], int(found["number"])), mark)
     if found := _PARTITION.fullmatch(name):
         partition = TopicPartition(found["topic"], int(found["number"]))
         return PartitionDirectory(partition, Mark.NONE) if name == str(partition) else None

@@ -7,6 +7,7 @@ A topic that was deleted and created again has another id, and a directory of th
 be used for it. Directories older than topic ids have no such file.
 """
 
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -27,14 +28,23 @@ def decode_metadata(data: bytes, path: str) -> bytes:
     Raises:
         StartupError: the file is malformed.
     """
+    topic_id = _topic_id(data)
+    if topic_id is not None:
+        return topic_id
     text = data.decode("utf-8", "replace")
-    fields = dict(line.partition(":")[::2] for line in text.splitlines())
+    raise StartupError(
+        f"{path}: {text!r} is not `version: 0` and `topic_id: <id>`. To keep the partition, "
+        f"write the file again with the topic id from the coordination store"
+    )
+
+
+@lru_cache(maxsize=64)  # the partitions of a topic have equal files, and are loaded together
+def _topic_id(data: bytes) -> bytes | None:
+    lines = data.decode("utf-8", "replace").splitlines()
+    fields = dict(line.partition(":")[::2] for line in lines)
     try:
         if fields["version"].strip() == "0":
             return parse_uuid(fields["topic_id"].strip()).bytes
     except (KeyError, ValueError):
         pass
-    raise StartupError(
-        f"{path}: {text!r} is not `version: 0` and `topic_id: <id>`. To keep the partition, "
-        f"write the file again with the topic id from the coordination store"
-    )
+    return None

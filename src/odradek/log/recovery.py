@@ -189,6 +189,8 @@ def _swap_in(
 
 def _offset(name: str, *suffixes: str) -> int | None:
     """The base offset in the name of a segment's file; None for any other name."""
+    if suffixes and not name.endswith(suffixes):
+        return None
     stem, dot, suffix = name.partition(".")
     if len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
         return None
@@ -207,22 +209,22 @@ def _find_segments(
     log: Log, files: dict[str, DirectoryEntry], *, clean: bool
 ) -> Generator[None, None, None]:
     disk, directory = log.host.disk, log.directory
-    last = max((name for name in files if _offset(name, LOG) is not None), default="")
-    for name, entry in list(files.items()):
-        base_offset = _offset(name, *SEGMENT_SUFFIXES)
-        if base_offset is None:
-            continue
+    names = [name for name in files if _offset(name, *SEGMENT_SUFFIXES) is not None]
+    last = max((name for name in names if name.endswith(LOG)), default="")
+    for name in names:
+        stem = name.partition(".")[0]
         if name.endswith(LOG):
+            entry = files[name]
             segment = Segment.existing(
-                disk, directory, base_offset, size=entry.size, mtime_ms=entry.mtime_ms
+                disk, directory, int(stem), size=entry.size, mtime_ms=entry.mtime_ms
             )
             if is_old(segment):
                 torn = not clean and name == last
                 segment = yield from upgrading(segment, directory, files, may_be_torn=torn)
             log.segments.append(segment)
-        elif f"{base_offset:020d}{LOG}" not in files:
+            yield
+        elif stem + LOG not in files:
             disk.unlink(f"{directory}/{name}")
-        yield
 
 
 def _check_indexes(
@@ -273,7 +275,8 @@ def _recover(
     suspect = log.segments_from(recovery_point)
     sizes = [segment.size for segment in suspect]
     snapshots = _snapshots(files)
-    first = _resume(log, suspect[0], recovery_point, files)
+    aborts = f"{suspect[0].base_offset:020d}{TRANSACTION_INDEX}" in files
+    first = _resume(log, suspect[0], recovery_point, snapshots, has_aborted=aborts)
     remove_snapshots(log, above=first, among=snapshots)
     # Later epochs in the file may be missing in the log, or the other way round.
     log.epochs.truncate_from_end(first)
@@ -303,18 +306,21 @@ def _recover(
 
 
 def _resume(
-    log: Log, segment: Segment, recovery_point: int, files: dict[str, DirectoryEntry]
+    log: Log,
+    segment: Segment,
+    recovery_point: int,
+    snapshots: Sequence[int],
+    *,
+    has_aborted: bool,
 ) -> int:
     """The offset from which to read a segment, which ends there until it is read.
 
     It is that of a producer snapshot at which the log was closed or settled, else the base offset.
     """
-    snapshots = _snapshots(files)
     within = [at for at in snapshots if segment.base_offset < at <= recovery_point]
+    if within and segment.resume(within[-1], has_aborted=has_aborted):
+        return within[-1]
     if within:
-        aborts = f"{segment.base_offset:020d}{TRANSACTION_INDEX}" in files
-        if segment.resume(within[-1], has_aborted=aborts):
-            return within[-1]
         # 1. The indexes are written again, in place. 2. After a power failure they are torn, and
         # the snapshot is back, which says that they can be trusted.
         remove_snapshots(log, above=segment.base_offset, among=snapshots)
