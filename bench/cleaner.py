@@ -24,7 +24,7 @@ from kit.targets import Odradek
 
 from odradek.cli.main import run as odradek
 from odradek.log.cleaning.round import CleaningJob, CleaningOutcome, SourceSegment, cleaning
-from odradek.log.disk import RealDisk
+from odradek.log.system.disk import RealDisk
 from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch
 from odradek.wire.codec import encoder

@@ -44,7 +44,6 @@ LONG_FILES = {
     "client/consumer/coordinator.py": 662,
     "coord/zookeeper.py": 619,
     "group/membership.py": 604,
-    "log/disk.py": 650,
     "log/log.py": 753,
     "log/logs.py": 763,
     "sim/run/faults.py": 790,

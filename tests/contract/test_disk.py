@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from odradek.log.disk import RealDisk, StorageError
+from odradek.log.disk import StorageError
+from odradek.log.system.disk import RealDisk
 from odradek.sim.world.disk import SimulatedDisk
 
 

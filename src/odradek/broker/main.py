@@ -27,7 +27,7 @@ from odradek.broker.storage.cleaner_process import CleanerProcess
 from odradek.broker.storage.open_files import raise_limit, shares
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
-from odradek.log.disk import RealDisk
+from odradek.log.system.disk import RealDisk
 from odradek.model.errors import OdradekError, StartupError
 from odradek.net.clock import RealClock
 from odradek.net.server import RealNetwork, why_not_listen

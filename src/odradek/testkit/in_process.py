@@ -21,7 +21,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.local.faults import NOTHING, Member, cuts
 from odradek.local.options import free_ports
-from odradek.log.disk import RealDisk
+from odradek.log.system.disk import RealDisk
 from odradek.net.clock import RealClock
 from odradek.net.server import RealNetwork
 from odradek.testkit.broker_loop import BrokerLoop

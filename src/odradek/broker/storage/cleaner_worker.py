@@ -19,7 +19,8 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from odradek.log.cleaning.round import CleaningJob, CleaningOutcome, Steps, cleaning
-from odradek.log.disk import Disk, RealDisk, StorageError
+from odradek.log.disk import Disk, StorageError
+from odradek.log.system.disk import RealDisk
 from odradek.model.errors import ApiError
 
 _PRIORITY: Final = 19

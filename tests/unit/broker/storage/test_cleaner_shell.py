@@ -11,7 +11,7 @@ from odradek.broker.storage.cleaner_shell import InlineCleaner
 from odradek.broker.storage.cleaner_worker import paced, serve
 from odradek.log.cleaning.cleaner import cleanable, job_for
 from odradek.log.cleaning.round import CleaningOutcome
-from odradek.log.disk import RealDisk
+from odradek.log.system.disk import RealDisk
 from odradek.record.batch import read_header
 from odradek.record.records import Record, build_batch, iter_records
 

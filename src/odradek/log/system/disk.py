@@ -1,0 +1,513 @@
+"""The disk of the operating system: the only module of `log` that makes system calls.
+
+What may have to wait for the device runs in a few threads that only wait in system calls (no work
+in Python beside the event loop), and `done` is called through the `call_soon` given at
+construction.
+
+The descriptor of a file is opened at first use; above a limit those not used lately are closed
+again (second chance: a use costs one attribute, not a list operation).
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Final
+
+from odradek.log.disk import (
+    NO_DESCRIPTORS,
+    Data,
+    DirectoryEntry,
+    Done,
+    File,
+    ReadDone,
+    StorageError,
+)
+
+THREADS: Final = 4
+# Errors of filesystems without RWF_NOWAIT (tmpfs, some network filesystems). On them a read may
+# wait for the device.
+_NOWAIT_UNKNOWN: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+_GIVEN_UP: Final = 16  # descriptors that are closed when none is free
+
+
+class RealFile:
+    """A file of the operating system, with or without an open descriptor."""
+
+    __slots__ = ("_disk", "_fd", "_pins", "_rest_when_unpinned", "_used", "path")
+
+    def __init__(self, disk: "RealDisk", path: str, fd: int = -1) -> None:
+        self.path = path
+        self._disk = disk
+        self._fd = fd
+        self._used = True
+        self._pins = 0
+        self._rest_when_unpinned = False
+
+    def write(self, position: int, buffers: Sequence[Data]) -> None:
+        self._used = True
+        try:
+            written = os.pwritev(self._fd if self._fd >= 0 else self._open(), buffers, position)
+            if written != sum(map(len, buffers)):
+                self._write_rest(position + written, b"".join(buffers)[written:])
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def _write_rest(self, position: int, rest: bytes) -> None:
+        # A full disk makes a write short (the next write then fails), and so does 2 GiB.
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            position += written
+            rest = rest[written:]
+
+    def read(self, position: int, length: int) -> Data | None:
+        self._used = True
+        if self._disk.nowait_unknown:
+            return self.read_now(position, length)
+        buffer = bytearray(length)
+        try:
+            fd = self._fd if self._fd >= 0 else self._open()
+            got = os.preadv(fd, (buffer,), position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNKNOWN:
+                raise _storage_error(self.path, error) from error
+            self._disk.nowait_unknown = True
+            return self.read_now(position, length)
+        if got == length:
+            return buffer
+        if position + got >= self.size():
+            del buffer[got:]
+            return buffer
+        return None
+
+    def read_now(self, position: int, length: int) -> bytes:
+        self._used = True
+        try:
+            return _read_fully(self._fd if self._fd >= 0 else self._open(), position, length)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def read_later(self, position: int, length: int, done: ReadDone) -> None:
+        try:
+            fd = self.pin()
+        except StorageError as error:
+            self._disk.call_soon(done, error)
+            return
+
+        def finish(result: Data | StorageError) -> None:
+            self.unpin()
+            done(result)
+
+        self._disk.run_later(lambda: _read_fully(fd, position, length), self.path, finish)
+
+    def size(self) -> int:
+        return self._stat().st_size
+
+    def mtime_ms(self) -> int:
+        return self._stat().st_mtime_ns // 1_000_000
+
+    def _stat(self) -> os.stat_result:
+        try:
+            return os.fstat(self._fd) if self._fd >= 0 else os.stat(self.path)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def truncate(self, size: int) -> None:
+        self._used = True
+        try:
+            os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def pin(self) -> int:
+        if self._fd < 0:
+            try:
+                self._open()
+            except OSError as error:
+                raise _storage_error(self.path, error) from error
+        self._pins += 1
+        return self._fd
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        assert self._pins >= 0, self.path
+        if self._rest_when_unpinned and not self._pins:
+            self.rest()
+
+    def rest(self) -> None:
+        # A pinned file closes its descriptor when it is unpinned.
+        self._rest_when_unpinned = self._pins > 0
+        if self._fd >= 0 and not self._pins:
+            self._disk.closed(self)
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has an open descriptor."""
+        return self._fd >= 0
+
+    def has_rested(self) -> bool:
+        """Whether it was not used since the last call of this method."""
+        if self._used or self._pins:
+            self._used = False
+            return False
+        return True
+
+    def _open(self) -> int:
+        self._fd = self._disk.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        self._disk.opened(self)
+        return self._fd
+
+
+class RealLock:
+    """A POSIX record lock, as Kafka's Java lock is, so that each sees the other's.
+
+    And a flock, because a record lock does not exclude a second broker in the same process.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The filesystems of the operating system."""
+
+    def __init__(
+        self,
+        call_soon: Callable[..., object],
+        *,
+        descriptors_max: int | None = None,
+        threads: int = THREADS,
+    ) -> None:
+        """`call_soon(callback, *arguments)` is called from threads."""
+        self.call_soon = call_soon
+        self.nowait_unknown = False
+        self._descriptors_max = descriptors_max or _descriptors_allowed()
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self._replacing: dict[str, _Replacement] = {}
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads_wanted = threads
+        self._threads: list[threading.Thread] = []
+
+    def close(self) -> None:
+        """Finish the outstanding operations, and end the threads."""
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    # ---- files
+
+    def file(self, path: str) -> RealFile:
+        return RealFile(self, path)
+
+    def create(self, path: str) -> RealFile:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            file = RealFile(self, path, self.open(path, flags))
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        self.opened(file)
+        return file
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor; if there is none left, files not used lately close theirs first."""
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not self._open:
+                raise
+        for file in list(self._open)[:_GIVEN_UP]:
+            file.rest()
+        return os.open(path, flags, 0o644)
+
+    def opened(self, file: RealFile) -> None:
+        """A file has opened a descriptor: another one may have to close its own."""
+        self._open[file] = None
+        if len(self._open) <= self._descriptors_max:
+            return
+        for _ in range(2 * len(self._open)):
+            candidate = next(iter(self._open))
+            if candidate is not file and candidate.has_rested():
+                candidate.rest()
+                return
+            self._open.move_to_end(candidate)
+
+    def closed(self, file: RealFile) -> None:
+        self._open.pop(file, None)
+
+    @property
+    def descriptors(self) -> int:
+        return len(self._open)
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            fd = self.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        try:
+            return _read_fully(fd, 0, os.fstat(fd).st_size)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        finally:
+            os.close(fd)
+
+    def replace_now(self, path: str, data: bytes) -> None:
+        running = self._replacing.get(path)
+        try:
+            if running is None:
+                _replace(path, data)
+            else:
+                running.overtake(path, data)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def replace_later(self, path: str, data: bytes, done: Done) -> None:
+        running = self._replacing.get(path)
+        if running is None:
+            self._start_replacing(path, data, [done])
+        else:
+            running.next_data = data
+            running.next_done.append(done)
+
+    def _start_replacing(self, path: str, data: bytes, dones: list[Done]) -> None:
+        running = self._replacing[path] = _Replacement()
+
+        def finish(result: StorageError | None) -> None:
+            del self._replacing[path]
+            if running.next_done:
+                self._start_replacing(path, running.next_data, running.next_done)
+            for done in dones:
+                done(result)
+
+        self.run_later(lambda: running.run(path, data), path, finish)
+
+    # ---- directories
+
+    def list(self, path: str) -> list[DirectoryEntry]:
+        try:
+            with os.scandir(path) as entries:
+                return sorted(filter(None, map(_entry, entries)))
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def mkdir(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise _storage_error(old, error) from error
+
+    def unlink(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def remove(self, paths: Sequence[str], done: Done) -> None:
+        self.run_later(lambda: _remove(paths), paths[0] if paths else "", done)
+
+    # ---- durability
+
+    def flush(self, targets: Sequence[File | str], done: Done) -> None:
+        pinned: list[RealFile] = []
+        work: list[int | str] = []
+        try:
+            for target in targets:
+                if isinstance(target, RealFile):
+                    work.append(target.pin())
+                    pinned.append(target)
+                else:
+                    assert isinstance(target, str), target
+                    work.append(target)
+        except StorageError as error:
+            for file in pinned:
+                file.unpin()
+            self.call_soon(done, error)
+            return
+
+        def finish(result: StorageError | None) -> None:
+            for file in pinned:
+                file.unpin()
+            done(result)
+
+        first = targets[0] if targets else ""
+        path = first if isinstance(first, str) else first.path
+        self.run_later(lambda: _flush(work), path, finish)
+
+    def flush_now(self, targets: Sequence[File | str]) -> None:
+        for target in targets:
+            try:
+                if isinstance(target, str):
+                    _flush([target])
+                else:
+                    _flush([target.pin()])
+                    target.unpin()
+            except OSError as error:
+                path = target if isinstance(target, str) else target.path
+                raise _storage_error(path, error) from error
+
+    # ---- locks and space
+
+    def lock(self, path: str) -> RealLock | None:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise _storage_error(path, error) from error
+        return RealLock(fd)
+
+    def usable_bytes(self, path: str) -> int:
+        return self._statvfs(path, "f_bavail")
+
+    def total_bytes(self, path: str) -> int:
+        return self._statvfs(path, "f_blocks")
+
+    def _statvfs(self, path: str, field: str) -> int:
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        blocks: int = getattr(found, field)
+        return blocks * found.f_frsize
+
+    # ---- threads
+
+    def run_later(self, job: Callable[[], Any], path: str, done: Callable[[Any], None]) -> None:
+        """Run `job` in a thread; `done` gets what it returns, or a StorageError."""
+
+        def run() -> None:
+            try:
+                result = job()
+            except OSError as error:
+                result = _storage_error(path, error)
+            self.call_soon(done, result)
+
+        if len(self._threads) < self._threads_wanted:
+            # Daemons: a disk that hangs does not keep the process from ending.
+            thread = threading.Thread(target=self._serve, name="disk", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._work.put(run)
+
+    def _serve(self) -> None:
+        while (run := self._work.get()) is not None:
+            run()
+
+
+class _Replacement:
+    """One file being replaced in a thread; of the replacements that wait only the last is made."""
+
+    def __init__(self) -> None:
+        self.next_data = b""
+        self.next_done: list[Done] = []
+        self._overtaken = False
+        self._lock = threading.Lock()
+
+    def run(self, path: str, data: bytes) -> None:
+        with self._lock:
+            if not self._overtaken:
+                _replace(path, data)
+
+    def overtake(self, path: str, data: bytes) -> None:
+        """Replace the file at once; replacements under way or waiting must not undo it."""
+        self._overtaken = True
+        self.next_data = data
+        with self._lock:
+            _replace(path, data)
+
+
+def _storage_error(path: str, error: OSError) -> StorageError:
+    return StorageError(path, error.errno or errno.EIO)
+
+
+def _entry(found: "os.DirEntry[str]") -> DirectoryEntry | None:
+    try:
+        stat = found.stat()
+    except FileNotFoundError:  # a thread has removed it meanwhile
+        return None
+    return DirectoryEntry(found.name, found.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+
+def _descriptors_allowed() -> int:
+    # Half of the process's limit: the other half is for sockets.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 50_000 if soft == resource.RLIM_INFINITY else max(64, soft // 2)
+
+
+def _read_fully(fd: int, position: int, length: int) -> bytes:
+    data = os.pread(fd, length, position)
+    while len(data) < length:
+        more = os.pread(fd, length - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _replace(path: str, data: bytes) -> None:
+    temporary = f"{path}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(temporary, path)
+    _flush([os.path.dirname(path)])
+
+
+def _flush(targets: Sequence[int | str]) -> None:
+    for target in targets:
+        if isinstance(target, int):
+            os.fdatasync(target)
+            continue
+        fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except IsADirectoryError:
+            shutil.rmtree(path)
