@@ -302,3 +302,15 @@ def test_an_idle_file_holds_no_descriptor(tmp_path):
     assert disk.descriptors == 0
     assert bytes(file.read_now(0, 1)) == b"x"
     assert disk.descriptors == 1
+
+
+def test_reading_ahead_changes_nothing_and_leaves_errors_to_the_reader(stage):
+    file = stage.disk.create(stage.path("00000000000000000000.log"))
+    file.write(0, (b"x" * 50_000,))
+    stage.disk.mkdir(stage.path("b"))
+    before = stage.disk.list(stage.root)
+
+    stage.disk.read_ahead([stage.path("missing"), stage.root])
+
+    assert stage.wait_for(lambda done: stage.disk.flush([file], done)) is None
+    assert stage.disk.list(stage.root) == before

@@ -44,6 +44,10 @@ class Mark(Enum):
     STRAY = "stray"
 
 
+_LOADED: Final = {Mark.NONE, Mark.FUTURE}
+# Logs are read ahead by a thread's call for 16, up to 64 before the one that is being loaded.
+_AT_ONCE: Final = 16
+_AHEAD: Final = 64
 _MARKS: Final = {mark.value: mark for mark in Mark if mark is not Mark.NONE}
 
 
@@ -136,6 +140,22 @@ class LogDirectory:
         # also if an earlier process has removed the file and stopped at once.
         self._disk.flush_now([self.path])
         return entries
+
+    def partitions(self, entries: list[DirectoryEntry]) -> Iterator[tuple[str, PartitionDirectory]]:
+        """The partition directories among its entries; a number of them is read ahead."""
+        found = list(partition_directories(entries))
+        logs = [self._file(name) for name, each in found if each.mark in _LOADED]
+        for begin in range(_AT_ONCE, _AHEAD, _AT_ONCE):
+            self._read_ahead(logs[begin : begin + _AT_ONCE])
+        for number, each in enumerate(found):
+            if not number % _AT_ONCE:
+                begin = number + _AHEAD
+                self._read_ahead(logs[begin : begin + _AT_ONCE])
+            yield each
+
+    def _read_ahead(self, logs: Sequence[str]) -> None:
+        if logs:
+            self._disk.read_ahead(logs)
 
     def mark_clean(self, broker_epoch: int) -> None:
         mark = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'

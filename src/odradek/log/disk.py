@@ -122,6 +122,12 @@ class Disk(Protocol):
     def list(self, path: str) -> list[DirectoryEntry]:
         """The entries of a directory, sorted by name."""
 
+    def read_ahead(self, directories: Sequence[str]) -> None:
+        """Read what loading the logs in these directories reads, in a thread, into the page cache.
+
+        Errors are left to the loading, which reads the same.
+        """
+
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of this name."""
 

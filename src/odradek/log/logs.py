@@ -31,7 +31,6 @@ from odradek.log.directories import (
     Mark,
     MetaProperties,
     marked_name,
-    partition_directories,
 )
 from odradek.log.disk import NO_DESCRIPTORS, StorageError
 from odradek.log.log import Log
@@ -214,7 +213,7 @@ class Logs:
         log_starts = directory.read_checkpoint(LOG_START_OFFSET_FILE)
         high_watermarks = directory.read_checkpoint(HIGH_WATERMARK_FILE)
         first_dirty_offsets = directory.read_checkpoint(CLEANER_FILE)
-        for name, found in partition_directories(entries):
+        for name, found in directory.partitions(entries):
             partition, mark = found
             path = f"{directory.path}/{name}"
             directory.strays += mark is Mark.STRAY

@@ -1000,3 +1000,23 @@ def test_a_move_cancelled_during_the_flush_of_its_copy_takes_nothing_offline(wor
     world.pass_time()
     assert moving.step() == 0
     assert broker.directory_of(T0) == "/b"
+
+
+def test_logs_are_read_ahead_once_and_not_far(world):
+    broker = Broker(world, "/a").start()
+    for number in range(200):
+        broker.create(TopicPartition("t", number))
+    broker.stop()
+    again = Broker(world, "/a")
+    seen, ahead = [], []
+
+    def read_ahead(directories):
+        seen.extend(directories)
+        ahead.append(len(seen) - len(again.logs))
+
+    world.disk.read_ahead = read_ahead
+    again.start()
+
+    paths = sorted(f"/a/t-{number}" for number in range(200))
+    assert seen == paths[16:]  # the first are loaded at once
+    assert max(ahead) <= 64

@@ -28,6 +28,7 @@ from odradek.log.disk import (
     ReadDone,
     StorageError,
 )
+from odradek.log.system.read_ahead import read_logs
 
 THREADS: Final = 4
 # Errors of filesystems without RWF_NOWAIT (tmpfs, some network filesystems). On them a read may
@@ -306,6 +307,9 @@ class RealDisk:
                 return sorted(filter(None, map(_entry, entries)))
         except OSError as error:
             raise _storage_error(path, error) from error
+
+    def read_ahead(self, directories: Sequence[str]) -> None:
+        self.run_later(lambda: read_logs(directories), "", lambda _: None)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

@@ -371,6 +371,9 @@ class SimulatedDisk:
             for name, node in sorted(self._directory(path).entries.items())
         ]
 
+    def read_ahead(self, directories: Sequence[str]) -> None:
+        """Nothing: there is no page cache."""
+
     def exists(self, path: str) -> bool:
         try:
             directory, name = self._locate(path)
