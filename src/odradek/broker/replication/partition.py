@@ -5,7 +5,7 @@ Every change of LEO, HW or role goes through this class, because it holds what s
     produces  acks=all requests, in the order of the offset they need; popped when the HW reaches it
     watches   fetchers that have this partition in their session; notified that it is ready
 
-A change only *marks* the waiting fetches; they are read again at the end of the loop's turn
+A change only *marks* the waiting fetches; they are read again in the loop's next turn
 (`Purgatory.wake`), not inside the append. Losing leadership, deletion, a failed log directory and
 the stop of the broker complete every waiting request with Kafka's error.
 """

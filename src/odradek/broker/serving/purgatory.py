@@ -7,7 +7,7 @@ requests are checked again. There is no timer for each request, and no scan.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
@@ -87,7 +87,8 @@ class Purgatory:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._woken: list[Waiting] = []
-        self._woken_soon: list[Waiting] = []
+        # Patient requests, and at which time of the loop their patience ends.
+        self._woken_soon: deque[tuple[float, Waiting]] = deque()
 
     @property
     def size(self) -> int:
@@ -123,16 +124,21 @@ class Purgatory:
             self._finished = 0
 
     def wake(self, waiting: Waiting) -> None:
-        """Check a request again at the end of the turn, not inside the append that woke it."""
+        """Check a request again in the next turn, after everything that was received until then.
+
+        A timer runs after what its turn has read from sockets, `call_soon` before. So a follower's
+        fetch is answered with the records of all produce requests that arrived meanwhile.
+        """
         if not self._woken:
-            self._loop.call_soon(self._look_at_woken)
+            self._loop.call_later(0, self._look_at_woken)
         self._woken.append(waiting)
 
     def wake_soon(self, waiting: Waiting) -> None:
         """Check a request again in a few milliseconds, unless it is answered before."""
+        ends_s = self._loop.time() + _PATIENCE_MS / 1000
         if not self._woken_soon:
-            self._loop.call_later(_PATIENCE_MS / 1000, self._end_patience)
-        self._woken_soon.append(waiting)
+            self._loop.call_at(ends_s, self._end_patience)
+        self._woken_soon.append((ends_s, waiting))
 
     def expire_all(self) -> None:
         """Answer every waiting request now: the broker stops."""
@@ -156,11 +162,14 @@ class Purgatory:
                 self.wake(waiting)
 
     def _end_patience(self) -> None:
-        woken, self._woken_soon = self._woken_soon, []
-        for waiting in woken:
+        soon, now_s = self._woken_soon, self._loop.time()
+        while soon and (soon[0][1].done or soon[0][0] <= now_s):
+            _, waiting = soon.popleft()
             if not waiting.done:
                 waiting.patient = False
                 self.wake(waiting)
+        if soon:
+            self._loop.call_at(soon[0][0], self._end_patience)
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:

@@ -1,6 +1,7 @@
 """Waiting requests are checked again when woken, and answered when their time is up."""
 
 import asyncio
+import socket
 
 from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.sim.world.loop import run
@@ -47,7 +48,7 @@ def test_each_expires_at_its_own_time_and_not_before():
         assert due_ms <= at_ms <= due_ms + 10
 
 
-def test_the_woken_is_answered_at_the_end_of_the_turn_and_only_once():
+def test_the_woken_is_answered_in_the_next_turn_and_only_once():
     async def scenario():
         waiting, log = purgatory(), []
         fetch = Wait(waiting, log, "fetch")
@@ -59,6 +60,44 @@ def test_the_woken_is_answered_at_the_end_of_the_turn_and_only_once():
         return log
 
     assert run(scenario()) == [("fetch", "woken", 0)]
+
+
+def test_the_woken_is_answered_after_what_was_received_meanwhile_is_handled():
+    async def scenario():
+        waiting, log = purgatory(), []
+        loop = asyncio.get_running_loop()
+        fetch = Wait(waiting, log, "fetch")
+        received = asyncio.Event()
+        client, broker = socket.socketpair()
+        with client, broker:
+
+            def handle():
+                log.append(broker.recv(7))
+                received.set()
+
+            loop.add_reader(broker, handle)
+            waiting.wake(fetch)
+            client.send(b"produce")
+            await received.wait()
+            await asyncio.sleep(0)
+            loop.remove_reader(broker)
+        return [log[0], log[1][1]]
+
+    assert asyncio.run(scenario()) == [b"produce", "woken"]
+
+
+def test_each_patient_request_waits_as_long_as_the_first():
+    async def scenario():
+        waiting, log = purgatory(), []
+        for name in ("first", "second"):
+            fetch = Wait(waiting, log, name)
+            waiting.wait(fetch, 500)
+            waiting.wake_soon(fetch)
+            await asyncio.sleep(0.004)
+        await asyncio.sleep(1)
+        return log
+
+    assert run(scenario()) == [("first", "woken", 5), ("second", "woken", 9)]
 
 
 def test_thousands_that_were_answered_early_do_not_pile_up():
