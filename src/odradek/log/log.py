@@ -193,11 +193,7 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         active = self._active
         position = active.size
-        if (
-            position + size > self._segment_bytes
-            or header.max_timestamp > self._roll_after
-            or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-        ) and self._must_roll(header, size, last_offset, position, wall_ms):
+        if self._must_roll(header, size, last_offset, position, wall_ms):
             active = self.roll()
             position = 0
         if leader_epoch != self.epochs.latest_epoch:
@@ -301,8 +297,11 @@ class Log:
         active = self._active
         if last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
             return True
+        is_larger = position + size > self._segment_bytes
+        if not is_larger and header.max_timestamp <= self._roll_after:
+            return False
         return position > 0 and (
-            position + size > self._segment_bytes
+            is_larger
             or active.index_is_full(self.config.segment_index_bytes)
             or self._is_open_too_long(header.max_timestamp, wall_ms)
         )
