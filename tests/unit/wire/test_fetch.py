@@ -5,6 +5,7 @@ import pytest
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import encode_response_header
 from odradek.wire.messages.fetch import (
+    JOINED_BYTES,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -78,8 +79,8 @@ def test_the_pieces_are_what_the_generic_codec_writes(version, topic_count):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_are_not_copied(version):
-    records = memoryview(bytearray(b"r" * 1000))
+def test_large_records_are_not_copied(version):
+    records = memoryview(bytearray(b"r" * JOINED_BYTES))
     key = TOPIC_ID if version >= 13 else "orders"
     pieces = encode_fetch_response(
         7, version, [(key, [PartitionData(records=records), PartitionData(records=records)])]
@@ -87,6 +88,15 @@ def test_records_are_not_copied(version):
 
     assert sum(piece is records for piece in pieces) == 2
     assert all(len(piece) for piece in pieces)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_small_response_is_one_piece(version):
+    key = TOPIC_ID if version >= 13 else "orders"
+    partitions = [PartitionData(records=memoryview(b"r" * 100)) for _ in range(3)]
+    [piece] = encode_fetch_response(7, version, [(key, partitions)])
+
+    assert type(piece) is bytes  # a connection sends it without more steps
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -61,13 +61,18 @@ from odradek.replica.transitions import is_registered
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, sliced_decoder
 from odradek.wire.header import RequestHeader
-from odradek.wire.messages.fetch import FetchRequest, PartitionData, encode_fetch_response
+from odradek.wire.messages.fetch import (
+    FetchRequest,
+    PartitionData,
+    encode_fetch_response,
+    follower_of,
+)
 from odradek.wire.schema import Buffer
 
 READ_COMMITTED: Final = 1
 BY_TOPIC_ID_SINCE: Final = 13
 RACK_SINCE: Final = 11
-CONSUMER: Final = -1
+_DEBUGGER: Final = -2
 LARGE_BYTES: Final = 16 << 10  # a request above this size is decoded in slices
 
 
@@ -285,6 +290,7 @@ class FetchApi:
                     follower_epoch,
                     wanted.follower_log_start_offset,
                 )
+                fetcher.acknowledged(wanted, partition)
 
     def _find(self, key: PartitionKey, follower_id: int) -> Partition | ErrorCode:
         del follower_id
@@ -574,15 +580,6 @@ def _refused(header: RequestHeader, error: ErrorCode) -> list[Buffer]:
     return encode_fetch_response(
         header.correlation_id, header.api_version, topics=[], error_code=error
     )
-
-
-_DEBUGGER: Final = -2
-
-
-def follower_of(request: FetchRequest) -> int:
-    """The id of the follower that fetches, or -1 for a consumer."""
-    state = request.replica_state
-    return state.replica_id if state is not None else request.replica_id
 
 
 def _wanted(request: FetchRequest, *, by_topic_id: bool) -> list[RequestedPartition]:

@@ -18,13 +18,14 @@ from odradek.net.channel import Channel, Connector
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import encode_request_header
+from odradek.wire.messages.fetch import FOLLOWER_VERSION
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.wire.schema import Message
 
 VERSIONS: Final = {
-    ApiKey.FETCH: 17,
+    ApiKey.FETCH: FOLLOWER_VERSION,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.LEADER_AND_ISR: 7,
     ApiKey.STOP_REPLICA: 4,

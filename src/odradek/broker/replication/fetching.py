@@ -118,6 +118,22 @@ class Fetcher(FetchSession):
             self._is_soon = True
             self._purgatory.wake_soon(waiting)
 
+    def acknowledged(self, wanted: SessionPartition, partition: Partition) -> None:
+        """The follower's fetch is acknowledged: leave the partition out if nothing is new in it.
+
+        The request would read it once for nothing before it waits.
+        """
+        log, leader = partition.log, partition.leader
+        if (
+            log is not None
+            and leader is not None
+            and wanted.fetch_offset == log.leo
+            and wanted.sent_high_watermark == log.high_watermark
+            and wanted.sent_log_start_offset == log.log_start_offset
+            and self.follower_id in leader.followers
+        ):
+            self.ready.pop(wanted.key, None)
+
     def leave(self, partitions: list[SessionPartition]) -> None:
         """Stop watching partitions that the session no longer has."""
         for wanted in partitions:

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError, framed
+from odradek.broker.cluster.peers import Peer, PeerError
 from odradek.broker.replication.leader_probe import PROBE_MS, LeaderProbe
 from odradek.broker.replication.partition import Partition
 from odradek.broker.serving.tasks import Tasks
@@ -35,13 +35,12 @@ from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import decoder
 from odradek.wire.messages.fetch import (
+    FOLLOWER_VERSION,
     FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
+    FollowerLimits,
     PartitionData,
-    ReplicaState,
+    encode_follower_fetch,
 )
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -149,6 +148,9 @@ class ReplicaFetcher:
         self._tasks = tasks
         self._storage_failed = storage_failed
         self._client_id = f"broker-{broker_id}-fetcher"
+        self._limits = FollowerLimits(
+            options.max_wait_ms, options.min_bytes, options.response_bytes_max
+        )
         self._followed: dict[Key, _Followed] = {}
         self._aside: dict[Key, _Followed] = {}  # the ones that are held back
         self._flushing: dict[Key, _Followed] = {}  # and the ones that the next fetch waits for
@@ -309,12 +311,10 @@ class ReplicaFetcher:
             self._disconnect()
             self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
             return
-        request = self._request()
-        version = VERSIONS[ApiKey.FETCH]
         channel.send(
-            framed(request, version, channel.next_correlation_id(), self._client_id),
+            (self._request(channel.next_correlation_id()),),
             api_key=ApiKey.FETCH,
-            api_version=version,
+            api_version=FOLLOWER_VERSION,
             answered=self._answered,
         )
 
@@ -322,37 +322,32 @@ class ReplicaFetcher:
         self._is_under_way = True
         self._later()
 
-    def _request(self) -> FetchRequest:
-        options = self._options
+    def _request(self, correlation_id: int) -> bytes:
+        """The frame of the next fetch."""
         if self._session_epoch == INITIAL_EPOCH:  # a new session: name all partitions
             self._to_name = {k: f for k, f in self._followed.items() if not f.is_held_back}
             self._to_remove.clear()
-        topics: dict[bytes, FetchTopic] = {}
-        for key, followed in self._to_name.items():
-            topic = topics.get(key[0])
-            if topic is None:
-                topic = topics[key[0]] = FetchTopic(topic_id=key[0])
+        bytes_max = self._options.partition_bytes_max
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for (topic_id, index), followed in self._to_name.items():
             followed.is_asked = True
-            topic.partitions.append(
-                fetch_partition(key[1], followed, bytes_max=options.partition_bytes_max)
-            )
-        removed: dict[bytes, ForgottenTopic] = {}
+            named = fetch_partition(index, followed, bytes_max=bytes_max)
+            if topic_id in topics:
+                topics[topic_id].append(named)
+            else:
+                topics[topic_id] = [named]
+        removed: dict[bytes, list[int]] = {}
         for topic_id, index in self._to_remove:
-            entry = removed.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
-            entry.partitions.append(index)
+            removed.setdefault(topic_id, []).append(index)
         self._to_name.clear()
         self._to_remove.clear()
-        return FetchRequest(
-            replica_state=ReplicaState(
-                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
-            ),
-            max_wait_ms=options.max_wait_ms,
-            min_bytes=options.min_bytes,
-            max_bytes=options.response_bytes_max,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(removed.values()),
+        return encode_follower_fetch(
+            (correlation_id, self._client_id),
+            (self._broker_id, self._broker_epoch()),
+            self._limits,
+            (self._session_id, self._session_epoch),
+            topics,
+            removed,
         )
 
     # -------------------------------------------------------------------------- answers
@@ -365,7 +360,7 @@ class ReplicaFetcher:
             self._later_from_idle()
             return
         try:
-            response, _ = decoder(FetchResponse, VERSIONS[ApiKey.FETCH])(frame, position)
+            response, _ = decoder(FetchResponse, FOLLOWER_VERSION)(frame, position)
         except MalformedRequestError as error:
             log.warning("%s: %s", self.leader.connection_string, error)
             self._disconnect()

@@ -4,7 +4,8 @@ A follower identifies itself by `replica_id` up to v14, by `replica_state` from 
 reads either. Its fetch offset acknowledges every record before it.
 
 The broker encodes its responses with `encode_fetch_response` at the end of this file, which
-does not copy the records; everything else uses the generic codec.
+does not copy large records, and its fetches as a follower with `encode_follower_fetch`; everything
+else uses the generic codec.
 
 Versions:
     v0   message sets; v0 and v1 answer format v0, v2 and v3 format v1
@@ -23,13 +24,13 @@ Versions:
     v17  directory id of the replica
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.wire.codec import encoder
-from odradek.wire.header import encode_response_header
-from odradek.wire.primitives import encode_unsigned_varint
+from odradek.wire.header import encode_request_header, encode_response_header
+from odradek.wire.primitives import ONE_BYTE, encode_unsigned_varint
 from odradek.wire.schema import (
     ZERO_UUID,
     Buffer,
@@ -155,8 +156,15 @@ def follower(request: FetchRequest) -> ReplicaState:
     return request.replica_state or ReplicaState(replica_id=request.replica_id)
 
 
+def follower_of(request: FetchRequest) -> int:
+    """The id of the follower that fetches, or -1 for a consumer."""
+    state = request.replica_state
+    return state.replica_id if state is not None else request.replica_id
+
+
 # -------------------------------------------------------------------- the fast path
 
+FOLLOWER_VERSION: Final = 17  # of the fetches between brokers
 FIRST_FLEXIBLE: Final = 12
 _THROTTLE_FROM: Final = 1
 _ISOLATION_FROM: Final = 4
@@ -165,8 +173,18 @@ _SESSIONS_FROM: Final = 7
 _PREFERRED_REPLICA_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 
+_SHORT: Final = len(ONE_BYTE) - 1  # counts below this are a byte in a compact array
+
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
+# max wait, min and max bytes, isolation level, session id and epoch
+_FOLLOWER_HEAD: Final = Struct(">iiiBii")
+# partition, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags
+_FOLLOWER_PARTITION: Final = Struct(">iiqiqix")
+# no rack, one tag: number, size, replica id, broker epoch, no tags inside
+_FOLLOWER_TAIL: Final = Struct(">BBBBiqx")
+# length, correlation id, no tags, throttle time, error, session id
+_FLEXIBLE_HEAD: Final = Struct(">iixihi")
 # throttle time, error, session id
 _HEAD: Final = Struct(">ihi")
 # partition, error, high watermark, last stable offset, log start offset
@@ -176,10 +194,58 @@ _STATE_BEFORE_ISOLATION: Final = Struct(">ihq")
 # The same, aborted transactions (null), preferred replica
 _STATE_COMMON: Final = Struct(">ihqqqBi")
 _ABORTED: Final = Struct(">qq")
+# Records up to this size are copied into one piece: a connection joins small pieces in any case.
+JOINED_BYTES: Final = 4096
 # tag, size, fields, no tags inside
 _DIVERGING_EPOCH: Final = Struct(">BBiqx")
 _CURRENT_LEADER: Final = Struct(">BBiix")
 _SNAPSHOT_ID: Final = Struct(">BBqix")
+
+
+class FollowerLimits(NamedTuple):
+    """The limits of each response to a follower."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+def encode_follower_fetch(
+    header: tuple[int, str],
+    replica: tuple[int, int],
+    limits: FollowerLimits,
+    session: tuple[int, int],
+    topics: Mapping[bytes, Sequence[FetchPartition]],
+    forgotten: Mapping[bytes, Sequence[int]],
+) -> bytes:
+    """The frame of a follower's fetch, in `FOLLOWER_VERSION`.
+
+    `header` is correlation id and client id, `replica` its id and broker epoch, `session` id and
+    epoch. Partitions are listed by topic id; of a `FetchPartition` no directory id is sent.
+    """
+    head = encode_request_header(1, FOLLOWER_VERSION, *header)
+    pieces = [b"", head, _FOLLOWER_HEAD.pack(*limits, 0, *session), _compact_count(len(topics))]
+    for topic_id, partitions in topics.items():
+        pieces += (topic_id, _compact_count(len(partitions)))
+        pieces += [
+            _FOLLOWER_PARTITION.pack(
+                each.partition,
+                each.current_leader_epoch,
+                each.fetch_offset,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+                each.partition_max_bytes,
+            )
+            for each in partitions
+        ]
+        pieces.append(b"\0")
+    pieces.append(_compact_count(len(forgotten)))
+    for topic_id, indexes in forgotten.items():
+        pieces += (topic_id, _compact_count(len(indexes)))
+        pieces += (*map(_INT32.pack, indexes), b"\0")
+    pieces.append(_FOLLOWER_TAIL.pack(1, 1, 1, 13, *replica))
+    pieces[0] = _INT32.pack(sum(map(len, pieces)))
+    return b"".join(pieces)
 
 
 def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
@@ -192,7 +258,7 @@ def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """The frame of a fetch response in pieces, with the records uncopied.
+    """The frame of a fetch response: one piece if it is small, or pieces with uncopied records.
 
     A topic is identified by its name up to v12, by its id from v13. The records of a partition
     without any are encoded as empty bytes, not as null, which some clients do not accept.
@@ -200,14 +266,12 @@ def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
     flexible = version >= FIRST_FLEXIBLE
     count = _compact_count if flexible else _INT32.pack
     tags = b"\0" if flexible else b""
-    piece = bytearray(4)  # the length of the frame, written at the end
-    piece += encode_response_header(1, version, correlation_id)
-    if version >= _SESSIONS_FROM:
-        piece += _HEAD.pack(throttle_time_ms, error_code, session_id)
+    # The length of the frame is written at the end.
+    if flexible:
+        head = _FLEXIBLE_HEAD.pack(0, correlation_id, throttle_time_ms, error_code, session_id)
+        piece = bytearray(head)
     else:
-        assert not session_id, (version, session_id)
-        if version >= _THROTTLE_FROM:
-            piece += _INT32.pack(throttle_time_ms)
+        piece = _head_plain(correlation_id, version, throttle_time_ms, error_code, session_id)
     piece += count(len(topics))
     pieces: list[Buffer] = [piece]
     for topic, partitions in topics:
@@ -228,12 +292,27 @@ def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
         piece += tags
     if not piece:
         pieces.pop()
-    _INT32.pack_into(pieces[0], 0, sum(map(len, pieces)) - 4)
-    return pieces
+    size = sum(map(len, pieces))
+    _INT32.pack_into(pieces[0], 0, size - 4)
+    return pieces if size > JOINED_BYTES else [b"".join(pieces)]
+
+
+def _head_plain(
+    correlation_id: int, version: int, throttle_time_ms: int, error_code: int, session_id: int
+) -> bytearray:
+    piece = bytearray(4)
+    piece += encode_response_header(1, version, correlation_id)
+    if version >= _SESSIONS_FROM:
+        piece += _HEAD.pack(throttle_time_ms, error_code, session_id)
+        return piece
+    assert not session_id, (version, session_id)
+    if version >= _THROTTLE_FROM:
+        piece += _INT32.pack(throttle_time_ms)
+    return piece
 
 
 def _compact_count(count: int) -> bytes:
-    return encode_unsigned_varint(count + 1)
+    return ONE_BYTE[count + 1] if count < _SHORT else encode_unsigned_varint(count + 1)
 
 
 def _topic(topic: str | bytes, version: int) -> bytes:

@@ -618,6 +618,26 @@ def test_the_follower_whose_fetch_moves_the_high_watermark_waits_for_it_like_the
     play(story)
 
 
+def test_a_follower_that_has_everything_gets_a_newer_log_start_at_once():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a")
+        peer = live.peer()
+        first = await peer.ask(
+            fetch({T0: 0}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
+        )
+        more = {"replica_id": 2, "session_id": first.session_id}
+        second = await peer.ask(fetch({T0: 1}, session_epoch=1, max_wait_ms=0, **more), BY_NAME)
+        assert part_of(second).high_watermark == 1
+
+        live.log().advance_log_start(1)
+        third = peer.send(fetch({T0: 1}, session_epoch=2, max_wait_ms=NEVER_MS, **more), BY_NAME)
+
+        assert part_of(third.result()).log_start_offset == 1
+
+    play(story)
+
+
 def test_where_consumers_read_from_followers_a_newer_high_watermark_is_answered_at_once():
     async def story(live):
         answer = await idle_follower(live)
