@@ -53,7 +53,7 @@ LOST_UPDATE = Options(
 )
 OF_TRANSACTIONS = Options(traits=BARE, brokers=3, seconds=40.0, transactions=TransactionOptions())
 FOUND = [
-    (rules.truncation_to_the_high_watermark, 6, STORMY),
+    (rules.truncation_to_the_high_watermark, 27, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),
     (rules.truncation_without_fencing, 47, CHANGING),
     (rules.no_leader_epoch_in_fetches, 22, CHANGING),

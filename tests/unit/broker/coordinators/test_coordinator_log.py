@@ -177,7 +177,7 @@ def test_an_append_is_done_when_all_in_sync_have_it():
         await asyncio.sleep(0.5)
         assert stage.results == []
         follower_fetched(live, 1)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)  # a timer of 0 s wakes what waits
 
         assert stage.results == [ErrorCode.NONE]
         stage.lead()  # nothing new
@@ -221,7 +221,7 @@ def test_an_append_that_waits_when_leadership_is_lost_gets_not_coordinator():
         led = await stage.led()
         led.append([(b"k", b"v")], stage.callback(), timeout_ms=60_000)
         await live.order("t", leader=FOLLOWER, leader_epoch=1, replicas=(LEADER, FOLLOWER))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
         assert stage.results == [ErrorCode.NOT_COORDINATOR]
         led.append([(b"k", b"v")], stage.callback(), timeout_ms=60_000)
