@@ -87,6 +87,12 @@ def test_a_retry_waits_for_a_lower_offset_than_the_requests_before_it():
     assert not outcome.violations, outcome.replay
 
 
+def test_a_log_whose_truncation_is_lost_with_the_power_is_truncated_again():
+    """Once its replica kept other records than were committed: its leader epochs were newer."""
+    outcome = simulate(707666, Options(brokers=3, groups=True, reassigns=True))
+    assert not outcome.violations, outcome.replay
+
+
 def test_five_brokers():
     outcome = simulate(3, Options(brokers=5, reassigns=True))
     assert not outcome.violations, outcome.replay

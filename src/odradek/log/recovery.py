@@ -13,7 +13,9 @@
     settled there (`Log.settle`), so that its indexes and all before are on disk. At the first
     invalid batch the log is truncated, and all later segments are removed. So are segments that do
     not begin at the end of the one before: that one has lost its tail in a power failure, at a
-    batch boundary. In a compacted topic the gap may be the cleaner's, and they stay.
+    batch boundary. In a compacted topic the gap may be the cleaner's, and they stay. If the last
+    batch before what is read has another leader epoch than their file says, all is read: the log
+    was truncated, a power failure has undone that, and the file was already replaced.
 4.  A log that ends below its checkpointed log start offset is emptied and begins there.
 5.  Leader epochs are truncated to the end of the log; if their file is damaged or missing they
     are rebuilt from all batches. Producer state comes from the newest snapshot at or below the
@@ -122,7 +124,11 @@ def loading(
         clean, checkpointed = False, checkpointed._replace(recovery_point=start)
     if not clean:
         yield from _recover(
-            log, checkpointed.recovery_point, checkpointed.first_dirty_offset, files
+            log,
+            checkpointed.recovery_point,
+            checkpointed.first_dirty_offset,
+            files,
+            has_epochs=intact,
         )
         log.producers_end = log.leo
         log.doubt_what_is_durable()
@@ -266,17 +272,28 @@ def _first_damaged(
 
 
 def _recover(
-    log: Log, recovery_point: int, first_dirty_offset: int, files: dict[str, DirectoryEntry]
+    log: Log,
+    recovery_point: int,
+    first_dirty_offset: int,
+    files: dict[str, DirectoryEntry],
+    *,
+    has_epochs: bool,
 ) -> Iterator[None]:
     """Read everything from the recovery point on; truncate at the first invalid batch.
 
     Compaction leaves gaps between segments, which stay when the topic is no longer compacted.
+    `has_epochs`: the file of the leader epochs was there, and whole.
     """
     suspect = log.segments_from(recovery_point)
     sizes = [segment.size for segment in suspect]
     snapshots = _snapshots(files)
     aborts = f"{suspect[0].base_offset:020d}{TRANSACTION_INDEX}" in files
     first = _resume(log, suspect[0], recovery_point, snapshots, has_aborted=aborts)
+    if has_epochs and not _has_its_epochs(log, suspect[0], first):
+        suspect[0].size = sizes[0]
+        begin = log.segments[0].base_offset
+        yield from _recover(log, begin, first_dirty_offset, files, has_epochs=True)
+        return
     remove_snapshots(log, above=first, among=snapshots)
     # Later epochs in the file may be missing in the log, or the other way round.
     log.epochs.truncate_from_end(first)
@@ -327,6 +344,30 @@ def _resume(
         log.host.disk.flush_now([log.directory])
     _begin_again(segment)
     return segment.base_offset
+
+
+def _has_its_epochs(log: Log, segment: Segment, first: int) -> bool:
+    """Whether the last batch before `first` has the leader epoch that the log's epochs say.
+
+    `segment` has `first`, or begins there. With the same epoch at one offset, all before it is the
+    same, too: in no leader epoch two leaders write.
+    """
+    if first > segment.base_offset:
+        before = segment
+    else:
+        before = log.segments[max(log.segments.index(segment) - 1, 0)]
+    if before.base_offset >= first or first <= log.log_start_offset:
+        return True
+    last: BatchHeader | None = None
+    has_index = before.offset_index is not None
+    with suppress(CorruptBatchError):  # reported to the reader that gets there
+        for _, header in before.walk(before.indexes()[0].last_position()):
+            last = header
+    if not has_index:
+        before.offset_index = before.time_index = None
+    if last is None or last.leader_epoch < 0:
+        return True
+    return log.epochs.epoch_at(last.last_offset) == last.leader_epoch
 
 
 def _begin_again(segment: Segment) -> None:

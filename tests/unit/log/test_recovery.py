@@ -151,6 +151,43 @@ def test_a_log_truncated_below_that_is_read_from_its_start(world):
     assert world.load(clean=False, recovery_point=8).leo == 1
 
 
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+
+@pytest.mark.parametrize("epochs", [b"0\n0\n", b"0\n1\n3 0\n"], ids=["none", "of a later leader"])
+def test_a_settled_log_whose_truncation_was_lost_is_read_from_its_start(world, epochs):
+    """The truncation was lost in a power failure, and the leader epochs after it are there."""
+    point = settled(world)
+    world.disk.replace_now(world.path(LEADER_EPOCHS), epochs)
+    world.disk.crash(Crash.PROCESS)
+    log = world.load(clean=False, recovery_point=point)
+
+    assert log.epochs.starts() == [(0, 0)]
+    assert log.leo == 8
+    assert log.read(7, 1, end_offset=8).position == 170 * 7
+
+
+@pytest.mark.parametrize("epochs", [b"0\n0\n", b"0\n1\n3 0\n"], ids=["none", "of a later leader"])
+def test_segments_whose_truncation_was_lost_are_read(world, epochs):
+    fill(world)
+    world.disk.replace_now(world.path(LEADER_EPOCHS), epochs)
+    world.disk.crash(Crash.PROCESS)
+    log = world.load(clean=False, recovery_point=6)
+
+    assert log.epochs.starts() == [(0, 0)]
+    assert log.leo == 10
+
+
+def test_leader_epochs_without_a_batch_are_no_reason_to_read_all(world):
+    """An empty batch range of a leader: its epoch begins behind the last batch below the point."""
+    fill(world)
+    world.disk.replace_now(world.path(LEADER_EPOCHS), b"0\n2\n0 0\n4 6\n")
+    world.damage(FIRST + ".log", 300, b"\xff")
+    world.disk.crash(Crash.PROCESS)
+
+    assert world.load(clean=False, recovery_point=6).leo == 10
+
+
 def test_settling_again_replaces_the_snapshot(world):
     settled(world)
     world.log.settle(lambda _: None)
