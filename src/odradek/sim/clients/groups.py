@@ -117,12 +117,21 @@ class GroupBook:
     def __post_init__(self) -> None:
         self.late = Late(self, self.workload.client(f"late-{self.group}"))
 
-    def given(self, member_id: str, generation: int, partitions: list[int]) -> None:
-        """A member got its assignment."""
-        if self._may_be_deleted:
+    def given(
+        self, member_id: str, generation: int, partitions: list[int], *, may_be_former: bool
+    ) -> None:
+        """A member got its assignment.
+
+        `may_be_former` says whether the group could be deleted when the member sent JoinGroup.
+        """
+        if self.may_be_deleted:
             self.owners.clear()
             self.reused = max(self.reused, self.newest_given)
             self.newest_given = min(self.newest_given, generation)
+        elif may_be_former:
+            # The member may report late, after its session: its generation can be that of a group
+            # that was deleted, and the group of the first commit began at generation 1 again.
+            return
         if generation > self.newest_given:
             self.newest_given = generation
             self.generations += 1
@@ -134,7 +143,7 @@ class GroupBook:
                 )
 
     @property
-    def _may_be_deleted(self) -> bool:
+    def may_be_deleted(self) -> bool:
         """Whether the coordinator may delete the group, and with it the generation: it has no
         committed offsets, and may have no members.
         """
@@ -302,6 +311,7 @@ class GroupMember:
             protocol_type="simulated",
             protocols=[protocol],
         )
+        may_be_former = self._book.may_be_deleted
         joined = await connection.request(request, JoinGroupResponse)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             request.member_id = joined.member_id
@@ -334,7 +344,8 @@ class GroupMember:
         )
         await self._check("SyncGroup", synced.error_code)
         mine = [number for (number,) in _NUMBER.iter_unpack(synced.assignment)]
-        self._book.given(self.instance_id or self._member_id, self._generation, mine)
+        member = self.instance_id or self._member_id
+        self._book.given(member, self._generation, mine, may_be_former=may_be_former)
         floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
         offsets = await self.committed_offsets(connection, mine)
         if offsets is None:

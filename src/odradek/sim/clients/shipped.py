@@ -238,6 +238,9 @@ class ShippedConsumer:
         self._assignors = assignors
         self._places: dict[TopicPartition, Place] = {}
         self._consumer: Consumer | None = None
+        # Whether the group could be deleted when the next assignment was requested, or before: the
+        # consumer requests it in the background, at a time that the application does not see.
+        self._may_be_former = False
 
     async def live(self, client: Client) -> None:
         """Read and commit until the workload ends."""
@@ -249,6 +252,7 @@ class ShippedConsumer:
     async def opened(self, client: Client) -> Consumer:
         """A new consumer that has subscribed to the topic."""
         self._places.clear()
+        self._may_be_former = self._reads.book.may_be_deleted
         cluster = await _connected(client)
         settings = replace(
             member_settings(client, GROUP, self._assignors),
@@ -314,6 +318,8 @@ class ShippedConsumer:
                 committed.offset,
             )
             book.committed(self._name, place, newest_given, before.generation)
+        if offsets:
+            self._may_be_former = False  # a member of a group that has offsets
 
     # ------------------------------------------------------------- as the group's listener
 
@@ -333,7 +339,13 @@ class ShippedConsumer:
             self._places[partition] = Place(partition.partition, -1, floor, -1)
         owned = [partition.partition for partition in self._places]
         self._workload.happened["shipped rebalances"] += 1
-        book.given(metadata.instance_id or metadata.member_id, metadata.generation, owned)
+        book.given(
+            metadata.instance_id or metadata.member_id,
+            metadata.generation,
+            owned,
+            may_be_former=self._may_be_former,
+        )
+        self._may_be_former = book.may_be_deleted
 
 
 class ShippedLast:
