@@ -449,6 +449,38 @@ def test_a_damaged_transaction_index_is_rebuilt(world, damage):
     assert len(aborted) == 12
 
 
+@pytest.mark.parametrize("torn", [0, 34, 35])
+def test_zeros_behind_the_flushed_part_of_a_transaction_index_are_no_transactions(world, torn):
+    """After a power failure the file has its new size, and zeros for what was not written."""
+    world.create()
+    for sequence in range(6):
+        if sequence == 3:
+            world.log.settle(lambda _: None)
+            world.pass_time()
+        write(world, 8, sequence, transactional=True)
+        world.mark(ControlType.ABORT, 8)
+    aborted = world.log.aborted_transactions(0, 99)
+    assert len(aborted) == 6
+    world.damage(FIRST + ".txnindex", 3 * 34 + torn, bytes(3 * 34 - torn))
+    log = world.load(clean=False, recovery_point=world.log.recovery_point)
+
+    assert log.aborted_transactions(0, 99) == aborted
+
+
+def test_a_transaction_index_with_zeros_between_its_entries_is_rebuilt(world):
+    """As recovery from a settled log left it after a power failure, before it refused zeros."""
+    world.create()
+    for sequence in range(3):
+        write(world, 8, sequence, transactional=True)
+        world.mark(ControlType.ABORT, 8)
+    aborted = world.log.aborted_transactions(0, 99)
+    close(world)
+    data = world.disk.read_file(world.path(FIRST + ".txnindex"))
+    world.damage(FIRST + ".txnindex", 34, bytes(34) + data[34:])
+
+    assert world.load().aborted_transactions(0, 99) == aborted
+
+
 def test_a_damaged_snapshot_is_not_used(world):
     world.create(segment_bytes=500)
     for sequence in range(12):

@@ -47,19 +47,25 @@ def decode(data: bytes | memoryview, *, base_offset: int = 0) -> list[AbortedTra
 
     Raises:
         CorruptTransactionIndexError: an incomplete entry, another version, a transaction that
-            ends before it began or before the segment (which starts at `base_offset`).
+            ends before it began, before the segment (which starts at `base_offset`), or not after
+            the entry before. After a power failure the end of a file may be zeros: entries that
+            end at offset 0, where no marker is, as it follows a record.
     """
     if len(data) % ENTRY_BYTES:
         raise CorruptTransactionIndexError(
             f"transaction index of {len(data)} bytes; entries have {ENTRY_BYTES}"
         )
     transactions = []
+    before = max(base_offset - 1, 0)
     for version, *fields in _ENTRY.iter_unpack(data):
         transaction = AbortedTransaction._make(fields)
         if version != _VERSION:
             raise CorruptTransactionIndexError(f"entry version {version}, not {_VERSION}")
-        if not transaction.first_offset <= transaction.last_offset >= base_offset:
-            raise CorruptTransactionIndexError(f"{transaction} in the segment {base_offset}")
+        if not transaction.first_offset <= transaction.last_offset > before:
+            raise CorruptTransactionIndexError(
+                f"{transaction} in the segment {base_offset}, behind {before}"
+            )
+        before = transaction.last_offset
         transactions.append(transaction)
     return transactions
 

@@ -52,8 +52,17 @@ def test_encoded_entries_are_decoded():
         (b"\0\1" + ENTRIES[0].encode()[2:], "version 1"),
         (ENTRIES[0].encode(), "in the segment 21"),
         (AbortedTransaction(1, 30, 29, 0).encode(), "first_offset=30"),
+        (ENTRIES[2].encode() + ENTRIES[1].encode(), "behind 50"),
     ],
 )
 def test_a_corrupt_index_is_refused(data, complaint):
     with pytest.raises(CorruptTransactionIndexError, match=complaint):
         decode(data, base_offset=21)
+
+
+@pytest.mark.parametrize("entries", [[], ENTRIES])
+def test_zeros_at_the_end_are_refused(entries):
+    data = b"".join(entry.encode() for entry in entries)
+
+    with pytest.raises(CorruptTransactionIndexError, match="last_offset=0"):
+        decode(data + bytes(34))
