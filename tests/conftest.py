@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 collect_ignore_glob = [
     *(["*/test_arrow_*.py"] if find_spec("pyarrow") is None else []),
     *(["spark/*"] if find_spec("pyspark") is None else []),
-    *(["page/*"] if find_spec("playwright") is None or which("chromium") is None else []),
+    *(["page"] if find_spec("playwright") is None or which("chromium") is None else []),
 ]
 
 # Tests that start brokers mostly wait: each part is run by one worker, one test after the other.
