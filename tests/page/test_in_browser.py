@@ -243,6 +243,8 @@ def test_the_timeline_has_a_slider_that_shows_the_cluster_as_it_was(served, open
     slider.press("Home")
     expect(page.locator("#then")).to_contain_text("The cluster at")
     expect(page).to_have_url(re.compile(r"at=\d+"))
+    shown = page.locator("#then h2").inner_text().removeprefix("The cluster at ")
+    expect(page.locator("form.slider output")).to_have_text(shown)
 
 
 def test_the_keyboard_opens_views_and_the_filter(served, open_page):

@@ -226,7 +226,7 @@ class RealDisk:
         return file
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor; if there is none left, files not used lately close theirs first."""
+        """Open a file. When no descriptor is free, files that were not used lately close theirs."""
         try:
             return os.open(path, flags, 0o644)
         except OSError as error:

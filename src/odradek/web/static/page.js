@@ -19,7 +19,8 @@ const isTyped = (node) =>
   node === document.activeElement && node.matches("input:not([type=hidden]), textarea, select");
 
 // The answer to a form stays, too: the server does not know it.
-const isAnswer = (node) => node.nodeName === "OUTPUT" && node.textContent !== "";
+const isAnswer = (node) =>
+  node.nodeName === "OUTPUT" && node.textContent !== "" && node.closest("form[data-write]") !== null;
 
 // `isLeft` says which elements stay as they are.
 const morph = (node, html, style, isLeft = () => false) =>

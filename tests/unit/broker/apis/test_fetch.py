@@ -564,14 +564,19 @@ async def idle_follower(live):
     """Follower 2 has everything and waits for more; follower 3 has not acknowledged it."""
     await live.order()
     live.append(b"a")
-    waiting = live.peer()
-    first = await waiting.ask(fetch({T0: 1}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME)
-    answer = waiting.send(
-        fetch({}, replica_id=2, max_wait_ms=NEVER_MS, session_id=first.session_id, session_epoch=1),
-        BY_NAME,
-    )
+    peer, more = await begun_session(live, 1)
+    answer = peer.send(fetch({}, session_epoch=1, max_wait_ms=NEVER_MS, **more), BY_NAME)
     assert not answer.done()
     return answer
+
+
+async def begun_session(live, offset):
+    """Follower 2 has begun a session at this offset: its connection, and what names the session."""
+    peer = live.peer()
+    first = await peer.ask(
+        fetch({T0: offset}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
+    )
+    return peer, {"replica_id": 2, "session_id": first.session_id}
 
 
 def test_a_waiting_follower_gets_a_newer_high_watermark_within_milliseconds():
@@ -604,12 +609,8 @@ def test_the_follower_whose_fetch_moves_the_high_watermark_waits_for_it_like_the
     async def story(live):
         await live.order(replicas=(0, 2))
         live.append(b"a")
-        waiting = live.peer()
-        first = await waiting.ask(
-            fetch({T0: 0}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
-        )
-        more = {"session_id": first.session_id, "max_wait_ms": NEVER_MS}
-        answer = waiting.send(fetch({T0: 1}, replica_id=2, session_epoch=1, **more), BY_NAME)
+        peer, more = await begun_session(live, 0)
+        answer = peer.send(fetch({T0: 1}, session_epoch=1, max_wait_ms=NEVER_MS, **more), BY_NAME)
         assert live.log().high_watermark == 1
         assert not answer.done()
 
@@ -622,11 +623,7 @@ def test_a_follower_that_has_everything_gets_a_newer_log_start_at_once():
     async def story(live):
         await live.order(replicas=(0, 2))
         live.append(b"a")
-        peer = live.peer()
-        first = await peer.ask(
-            fetch({T0: 0}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
-        )
-        more = {"replica_id": 2, "session_id": first.session_id}
+        peer, more = await begun_session(live, 0)
         second = await peer.ask(fetch({T0: 1}, session_epoch=1, max_wait_ms=0, **more), BY_NAME)
         assert part_of(second).high_watermark == 1
 
