@@ -270,12 +270,15 @@ def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
 
 
 async def fill(cluster: Cluster, topic: str, partition: str, count: int) -> None:
+    """Send `count` records; the second is the first with the largest timestamp, as recorded."""
     servers = cluster.translated("127.0.0.1:19391")
     settings = ProducerSettings.from_properties({"bootstrap.servers": servers})
+    first_ms = int(time.time() * 1000)
     async with await Producer.open(settings) as producer:
         for number in range(count):
             place = int(partition) if partition else number % 3 if topic == "r1" else 0
-            await producer.send(topic, b"x" * 1000, partition=place)
+            timestamp = first_ms + min(number, 1)
+            await producer.send(topic, b"x" * 1000, partition=place, timestamp=timestamp)
         await producer.flush()
 
 
