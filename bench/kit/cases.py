@@ -2,7 +2,8 @@
 
 Each case puts one load on an otherwise idle target and returns figures: the client's report,
 and the processor time of client and brokers. Before each case the disk is synced, so that data of
-an earlier case is not written back during the next one.
+an earlier case is not written back during the next one, and unused memory is filled, so that
+neither system pays for memory that the machine's host has taken back.
 """
 
 import json
@@ -216,6 +217,7 @@ def _output(command: list[str], cwd: pathlib.Path | None = None) -> str:
 def measured(target: Target, records: int | None, load: Callable[[], Figures]) -> Figures:
     """The figures of a load, with the processor time of its client and of the brokers."""
     os.sync()
+    machine.fill_memory()
     pids = target.pids()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     steal_s = machine.steal_s()
