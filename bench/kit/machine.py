@@ -114,6 +114,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "python_build": python_build(),
         "java": _output(["java", "-version"]).splitlines()[0],
+        "odradek_fast": _version("odradek-fast"),
         "librdkafka": _version("confluent-kafka"),
         "commit": _output(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]).strip(),
         # Other load on the machine affects the result.
