@@ -32,6 +32,7 @@ HOME = "/home/me"  # what pages show in place of the directory
 COMMAND_S = 300.0
 STOP_S = 20.0
 UNTIL_S = 60.0
+MEANWHILE_LINES = 20
 REFRESH_UNTIL_S = 10.0  # then what is printed is what the page shall show
 RUN = 10  # a port that is named stands for so many: `--port P` takes P, P+1 ...
 # Below the range from which the system takes ports for outgoing connections.
@@ -177,6 +178,11 @@ class PageRun:
         )
         return len(printed)
 
+    def _printed_meanwhile(self) -> str:
+        """The last lines of the programs that run beside the page's commands."""
+        printed = [line for _, file in self._background for line in self._lines(file)]
+        return "".join(f"printed meanwhile: {line}\n" for line in printed[-MEANWHILE_LINES:])
+
     def _interrupt(self, block: Block, command: Command, at: int, printed: int) -> None:
         process, file = self._background.pop()
         os.killpg(process.pid, signal.SIGINT)
@@ -231,7 +237,7 @@ class PageRun:
             difflib.unified_diff(prints, shown, "the page", "this run", lineterm="", n=2)
         )
         raise PageDiffersError(
-            f"{self.name}:{line}: {command}\n{difference}\n"
+            f"{self.name}:{line}: {command}\n{difference}\n{self._printed_meanwhile()}"
             f"To write what is printed into the page: ./run docs --refresh {self.name}"
         )
 
