@@ -12,9 +12,10 @@ answer is None: the general path reads it again, and names the error.
 """
 
 import importlib
+import struct
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from odradek.model.errors import MalformedRequestError
@@ -30,13 +31,12 @@ from odradek.record.batch import (
     NO_PRODUCER_EPOCH,
     OVERHEAD_BYTES,
     TRANSACTIONAL_BIT,
-    BatchHeader,
 )
-from odradek.record.check import fastest_check
+from odradek.record.check import plain_check
 from odradek.record.crc32c import crc32c
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.header import RequestHeader, decode_request_header
-from odradek.wire.messages.produce import FIRST_FLEXIBLE, decode_usual
+from odradek.wire.messages.produce import FIRST_FLEXIBLE
+from odradek.wire.primitives import unsigned_varint
 
 FIRST_VERSION: Final = 3
 LAST_VERSION: Final = 12
@@ -44,10 +44,30 @@ LAST_VERSION: Final = 12
 RECORDS_MAX: Final = 1000
 # The checksum of a larger batch is left to the caller, who has the faster library for that.
 CHECKSUM_BYTES_MAX: Final = 4096
-_HEADER_BYTES: Final = 10  # of a request header, without the client id and tagged fields
+_START_BYTES: Final = 10
+# API key, version, correlation id, length of the client id.
+_START: Final = Struct(">hhih").unpack_from
+# Length of the transactional id, acks, timeout, number of topics, length of the topic's name.
+_TO_TOPIC_BYTES: Final = 14
+_TO_TOPIC: Final = Struct(">hhiih").unpack_from
+# Number of partitions, index, size of the batch.
+_TO_BATCH_BYTES: Final = 12
+_TO_BATCH: Final = Struct(">iii").unpack_from
+# The same for flexible versions: tagged fields of the header come first, the size is a varint.
+_TO_COMPACT_TOPIC_BYTES: Final = 10
+_TO_COMPACT_TOPIC: Final = Struct(">BBhiBB").unpack_from
+_TO_COMPACT_BATCH_BYTES: Final = 5
+_TO_COMPACT_BATCH: Final = Struct(">Bi").unpack_from
+_THREE: Final = Struct(">BBB").unpack_from
+_SECOND_BYTE: Final = 0x80  # a varint of two bytes begins with so much or more
+_BASE_TIME, _MAX_TIME, _COUNT = 7, 8, 12  # where a batch header has these fields
 _UNUSUAL: Final = (
     CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 )
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+# Too few bytes, text that is not UTF-8, damaged records, a varint that is too long.
+_MALFORMED: Final = (struct.error, IndexError, ValueError, MalformedRequestError)
+_new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -83,75 +103,129 @@ def fastest_read() -> ReadOneBatch:
 
 def plain_read_one_batch(frame: memoryview) -> OneBatch | None:
     """The parts of a usual produce request; None for any other request, or one with a fault."""
-    request = None
-    with suppress(MalformedRequestError):
-        header, position = decode_request_header(frame)
-        if _is_usual(header, position):
-            request = decode_usual(frame, position, header.api_version)
-    if request is None or request.transactional_id is not None or len(request.topics) != 1:
-        return None
-    topic, partitions = request.topics[0]
-    batch = partitions[0][1] if len(partitions) == 1 else None
-    fields = _well_formed(batch) if isinstance(batch, memoryview) else None
-    if fields is None or not isinstance(batch, memoryview) or header.client_id is None:
-        return None
     try:
-        largest, keyless, _ = fastest_check()(
-            batch,
-            HEADER_BYTES,
-            fields.record_count,
-            fields.base_timestamp,
-            _INT64_MIN,
-            _INT64_MAX,
-            True,
-        )
-    except ValueError:
+        api_key, version, correlation_id, length = _START(frame, 0)
+        if api_key != _PRODUCE or not FIRST_VERSION <= version <= LAST_VERSION or length < 0:
+            return None
+        body_at = _START_BYTES + length
+        client_id = str(frame[_START_BYTES:body_at], "utf-8")
+        parts = _flexible(frame, body_at) if version >= FIRST_FLEXIBLE else _plain(frame, body_at)
+        if parts is None:
+            return None
+        acks, timeout_ms, topic, partition, batch = parts
+        fields = HEADER.unpack_from(batch)
+        if not _is_usual(fields, batch):
+            return None
+        count, base_time = fields[_COUNT], fields[_BASE_TIME]
+        key = _key_of_one(batch) if count == 1 and base_time >= 0 else _UNKNOWN
+        if key == _UNKNOWN:
+            largest, keyless, _ = plain_check(
+                batch, HEADER_BYTES, count, base_time, _INT64_MIN, _INT64_MAX, True
+            )
+            has_keys = not keyless
+        else:
+            largest, has_keys = base_time, key != _NULL
+    except _MALFORMED:
         return None
-    if largest != fields.max_timestamp:
+    if largest != fields[_MAX_TIME]:
         return None
-    return OneBatch(
-        header.api_version,
-        header.correlation_id,
-        header.client_id,
-        request.acks,
-        request.timeout_ms,
-        topic,
-        partitions[0][0],
-        batch,
-        fields,
-        not keyless,
-    )
+    return _new(
+        OneBatch,
+        (version, correlation_id, client_id, acks, timeout_ms, topic, partition, batch, fields,
+         has_keys),
+    )  # fmt: skip
 
 
-def _is_usual(header: RequestHeader, end: int) -> bool:
-    """Whether it is the header of a usual request; one with tagged fields ends later."""
-    if header.client_id is None or header.api_key != ApiKey.PRODUCE:
-        return False
-    is_flexible = header.api_version >= FIRST_FLEXIBLE
+_Parts: TypeAlias = tuple[int, int, str, int, memoryview]  # the fields `acks` to `batch`
+
+
+def _plain(frame: memoryview, at: int) -> _Parts | None:
+    """The body of a request up to version 8."""
+    transactional_length, acks, timeout_ms, topics, length = _TO_TOPIC(frame, at)
+    if transactional_length != -1 or topics != 1 or length < 0:
+        return None
+    at += _TO_TOPIC_BYTES
+    end = at + length
+    partitions, index, size = _TO_BATCH(frame, end)
+    batch_at = end + _TO_BATCH_BYTES
+    batch = frame[batch_at : batch_at + size]
+    if partitions != 1 or size < HEADER_BYTES or len(batch) != size:
+        return None
+    return acks, timeout_ms, str(frame[at:end], "utf-8"), index, batch
+
+
+def _flexible(frame: memoryview, at: int) -> _Parts | None:
+    """The body of a request from version 9 on. Lengths and counts are encoded plus one."""
+    tags, transactional_length, acks, timeout_ms, topics, length = _TO_COMPACT_TOPIC(frame, at)
+    if tags or transactional_length or topics != 2 or not 0 < length < _SECOND_BYTE:
+        return None
+    at += _TO_COMPACT_TOPIC_BYTES
+    end = at + length - 1
+    partitions, index = _TO_COMPACT_BATCH(frame, end)
+    size, batch_at = unsigned_varint(frame, end + _TO_COMPACT_BATCH_BYTES, "records")
+    batch_end = batch_at + size - 1
+    # Tagged fields of the partition, of the topic and of the request.
+    if partitions != 2 or size <= HEADER_BYTES or any(_THREE(frame, batch_end)):
+        return None
+    return acks, timeout_ms, str(frame[at:end], "utf-8"), index, frame[batch_at:batch_end]
+
+
+def _is_usual(fields: tuple[int, ...], batch: memoryview) -> bool:
+    """Whether it is the header of a usual batch, and the checksum of a small one is right."""
+    (
+        base_offset, length, _, magic, crc, attributes, last_offset_delta, _, _,
+        producer_id, producer_epoch, base_sequence, count,
+    ) = fields  # fmt: skip
+    size_bytes = len(batch)
     return (
-        FIRST_VERSION <= header.api_version <= LAST_VERSION
-        and end == _HEADER_BYTES + len(header.client_id.encode()) + is_flexible
+        length + OVERHEAD_BYTES == size_bytes
+        and magic == MAGIC
+        and not base_offset
+        and not attributes & _UNUSUAL
+        and 0 < count <= RECORDS_MAX
+        and count == last_offset_delta + 1
+        and (producer_id < 0 or (base_sequence >= 0 and producer_epoch >= NO_PRODUCER_EPOCH))
+        and (size_bytes > CHECKSUM_BYTES_MAX or crc32c(batch[ATTRIBUTES_AT:]) == crc)
     )
 
 
-def _well_formed(batch: memoryview) -> BatchHeader | None:
-    """The header of a usual batch, if the checksum of a small one is right."""
-    if len(batch) < HEADER_BYTES:
-        return None
-    fields = BatchHeader._make(HEADER.unpack_from(batch))
-    is_usual = (
-        fields.length + OVERHEAD_BYTES == len(batch)
-        and fields.magic == MAGIC
-        and not fields.base_offset
-        and not fields.attributes & _UNUSUAL
-        and 0 < fields.record_count <= RECORDS_MAX
-        and fields.record_count == fields.last_offset_delta + 1
-        and (
-            fields.producer_id < 0
-            or (fields.base_sequence >= 0 and fields.producer_epoch >= NO_PRODUCER_EPOCH)
+_RECORD: Final = Struct(">BBBB").unpack_from  # attributes, both deltas, length of the key
+_NULL: Final = 1  # a length of -1, as a varint
+_UNKNOWN: Final = -1
+_THIRD_BYTE: Final = 0x4000  # a varint of three bytes stands for so much or more
+
+
+def _key_of_one(batch: memoryview) -> int:
+    """The length of the key, as a varint, if the batch has one plain record; else _UNKNOWN.
+
+    A plain record has no headers, the timestamp of its batch and lengths of one or two bytes. This
+    is a third of the time of `plain_check`, which reads all others.
+    """
+    size = len(batch)
+    at = HEADER_BYTES + 1
+    try:
+        length = batch[HEADER_BYTES]
+        if length >= _SECOND_BYTE:
+            length += (batch[at] << 7) - _SECOND_BYTE
+            at += 1
+        end = at + (length >> 1)
+        _, time_delta, offset_delta, key = _RECORD(batch, at)
+        at += 4 + (key >> 1)
+        value = batch[at]
+        at += 1
+        if value >= _SECOND_BYTE:
+            value += (batch[at] << 7) - _SECOND_BYTE
+            at += 1
+        at += value >> 1
+        is_plain = (
+            at + 1 == end == size
+            and not batch[at]  # headers
+            and not (time_delta or offset_delta or length & 1)
+            and (key == _NULL or (key < _SECOND_BYTE and not key & 1))
+            and (value == _NULL or not value & 1)
+            and length < _THIRD_BYTE
+            and value < _THIRD_BYTE
         )
-    )
-    if not is_usual:
-        return None
-    is_checked = len(batch) <= CHECKSUM_BYTES_MAX
-    return None if is_checked and crc32c(batch[ATTRIBUTES_AT:]) != fields.crc else fields
+    except IndexError:
+        return _UNKNOWN
+    return key if is_plain else _UNKNOWN
