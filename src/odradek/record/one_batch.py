@@ -1,8 +1,7 @@
 """The usual produce request: one batch for one partition, read and checked in one pass.
 
 Two functions compute the same, and property tests compare them: `read_one_batch` of the package
-`odradek_fast`, where it is installed, and `plain_read_one_batch` here, made of the functions that
-read all other requests.
+`odradek_fast`, where it is installed, and `plain_read_one_batch` here.
 
 A request is usual if it is a Produce of version 3 to 12, with a client id, without a transactional
 id or tagged fields, for one partition of one topic, with exactly one batch of format 2 that is
