@@ -131,6 +131,7 @@ async def _serve(
         loop.add_signal_handler(number, partial(end, None))
     try:
         world = real_world(config, loop)
+        world.is_alone = selector.is_alone
         config = await with_broker_id(config, world)
     except OdradekError as error:
         return _give_up(str(error))

@@ -49,6 +49,8 @@ class World:
     authorizer: Authorizer = field(default_factory=AllowAll)
     # None: the quotas that are set for users and client ids.
     quotas: Quotas | None = None
+    # Whether nothing else is ready in the present turn of the loop; False: it is not known.
+    is_alone: Callable[[], bool] = lambda: False
     # The processor time of the calling thread so far, in nanoseconds.
     processor_ns: Callable[[], int] = time.thread_time_ns
     # The reason why an address cannot be listened on; None if it can.

@@ -297,6 +297,11 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     @property
+    def has_more(self) -> bool:
+        """Whether bytes have arrived behind the request that is being handled."""
+        return len(self._frames) > 0
+
+    @property
     def in_flight(self) -> int:
         """The number of requests whose response is not sent yet."""
         return len(self._pipeline)

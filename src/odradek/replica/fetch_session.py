@@ -138,6 +138,10 @@ class FetchSessionCache:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
+    def find(self, session_id: int) -> FetchSession | None:
+        """The session with this id."""
+        return self._sessions.get(session_id)
+
     def resume(
         self, session_id: int, session_epoch: int, *, by_topic_id: bool, monotonic_ms: MonotonicMs
     ) -> FetchSession | ErrorCode:

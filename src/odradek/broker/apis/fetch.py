@@ -30,7 +30,13 @@ from typing import Any, Final
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.current_leaders import CurrentLeaders
-from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, has_what_it_says
+from odradek.broker.replication.fetching import (
+    Fetcher,
+    Nearest,
+    Reading,
+    has_what_it_says,
+    requested,
+)
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.serving.purgatory import DataRequest, Purgatory
@@ -106,7 +112,7 @@ class FetchApi:
         self._throttle_replicas = throttle_replicas
         self.sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots)
         self.fetch_bytes_max = config.fetch_max_bytes
-        self._replicas = replicas
+        self.replicas = replicas
         self.purgatory = purgatory
         self.quotas = quotas
         self.metrics = metrics
@@ -242,26 +248,29 @@ class FetchApi:
                     ]
                 )
             )
-        named = _wanted(request, by_topic_id=fetcher.by_topic_id)
+        named = requested(request, by_topic_id=fetcher.by_topic_id)
         if named:
             fetcher.update(named)
         if follower_id >= 0:
             state = request.replica_state
             epoch = state.replica_epoch if state is not None else -1
-            fetcher.is_registered = is_registered(
-                follower_id,
-                epoch,
-                announced=self._metadata.brokers,
-                registered=self._broker_epochs(),
-            )
+            fetcher.is_registered = self.is_registered(follower_id, epoch)
             if fetcher.is_registered:
-                self._acknowledged(fetcher, named, follower_id, epoch, monotonic_ms)
+                self._acknowledged(fetcher, named, epoch, monotonic_ms)
+
+    def is_registered(self, follower_id: int, broker_epoch: int) -> bool:
+        """Whether a fetch with this replica id can be that of a broker (CVE-2018-1288)."""
+        return is_registered(
+            follower_id,
+            broker_epoch,
+            announced=self._metadata.brokers,
+            registered=self._broker_epochs(),
+        )
 
     def _acknowledged(
         self,
         fetcher: Fetcher,
         named: Sequence[RequestedPartition],
-        follower_id: int,
         follower_epoch: int,
         monotonic_ms: MonotonicMs,
     ) -> None:
@@ -275,33 +284,38 @@ class FetchApi:
         if follower_epoch != fetcher.follower_epoch:
             fetcher.follower_epoch, keys = follower_epoch, list(fetcher.partitions)
         for key in keys:
-            wanted = fetcher.partitions[key]
-            partition = fetcher.partition_of(wanted)
-            if (
-                isinstance(partition, Partition)
-                and partition.check_epoch(wanted.current_leader_epoch) is ErrorCode.NONE
-                and has_what_it_says(partition, wanted)
-            ):
-                self._replicas.follower_fetched(
-                    partition,
-                    follower_id,
-                    wanted.fetch_offset,
-                    monotonic_ms,
-                    follower_epoch,
-                    wanted.follower_log_start_offset,
-                )
-                fetcher.acknowledged(wanted, partition)
+            self.acknowledge(fetcher, fetcher.partitions[key], monotonic_ms)
+
+    def acknowledge(
+        self, fetcher: Fetcher, wanted: SessionPartition, monotonic_ms: MonotonicMs
+    ) -> None:
+        """A follower has everything below the offset of its fetch, if its log is the leader's."""
+        partition = fetcher.partition_of(wanted)
+        if (
+            isinstance(partition, Partition)
+            and partition.check_epoch(wanted.current_leader_epoch) is ErrorCode.NONE
+            and has_what_it_says(partition, wanted)
+        ):
+            self.replicas.follower_fetched(
+                partition,
+                fetcher.follower_id,
+                wanted.fetch_offset,
+                monotonic_ms,
+                fetcher.follower_epoch,
+                wanted.follower_log_start_offset,
+            )
+            fetcher.acknowledged(wanted, partition)
 
     def _find(self, key: PartitionKey, follower_id: int) -> Partition | ErrorCode:
         del follower_id
         topic, index = key
         if isinstance(topic, str):
-            return self._replicas.find(topic, index)
-        name = self._replicas.topic_name(topic)
+            return self.replicas.find(topic, index)
+        name = self.replicas.topic_name(topic)
         if name is None:
             known = self._metadata.topic_by_id(topic)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_ID
-        return self._replicas.find(name, index)
+        return self.replicas.find(name, index)
 
     def _end(self, session: object) -> None:
         if isinstance(session, Fetcher):
@@ -383,7 +397,7 @@ class FetchApi:
 
     def storage_failed(self, error: StorageError) -> None:
         """A read failed: its log directory goes offline, which answers the waiting requests."""
-        self._replicas.storage_failed(error)
+        self.replicas.storage_failed(error)
 
 
 class FetchCall(DataRequest):
@@ -580,18 +594,3 @@ def _refused(header: RequestHeader, error: ErrorCode) -> list[Buffer]:
     return encode_fetch_response(
         header.correlation_id, header.api_version, topics=[], error_code=error
     )
-
-
-def _wanted(request: FetchRequest, *, by_topic_id: bool) -> list[RequestedPartition]:
-    return [
-        RequestedPartition(
-            (topic.topic_id if by_topic_id else topic.topic, asked.partition),
-            asked.fetch_offset,
-            asked.partition_max_bytes,
-            asked.current_leader_epoch,
-            asked.last_fetched_epoch,
-            asked.log_start_offset,
-        )
-        for topic in request.topics
-        for asked in topic.partitions
-    ]

@@ -73,6 +73,7 @@ from odradek.broker.apis.sasl_handshake import sasl_handshake
 from odradek.broker.apis.sync_group import sync_group
 from odradek.broker.apis.txn_offset_commit import txn_offset_commit
 from odradek.broker.apis.update_features import update_features
+from odradek.broker.apis.usual_fetch import UsualFetchApi
 from odradek.broker.apis.usual_produce import UsualProduce
 from odradek.broker.apis.write_txn_markers import TxnMarkersApi
 from odradek.broker.cluster.features import FeatureShell
@@ -162,7 +163,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
     table: dict[ApiKey, Route | RawRoute] = {
         # Produce and fetch.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle, UsualProduce(broker.produce).handle),
-        ApiKey.FETCH: RawRoute(broker.fetch.handle),
+        ApiKey.FETCH: RawRoute(broker.fetch.handle, UsualFetchApi(broker.fetch).handle),
         ApiKey.LIST_OFFSETS: Route(
             lambda r: list_offsets(
                 replicas, r.session, r.body, r.header.api_version, groups.now().wall_ms

@@ -18,6 +18,7 @@ from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.slices import Appended
 from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection
@@ -28,10 +29,11 @@ from odradek.wire.api_keys import ApiKey
 from odradek.wire.header import RequestHeader
 from odradek.wire.messages.produce import ProducePartitionResult, encode_appended
 
-_NONE: Final = ErrorCode.NONE
+_NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_COUNT: Final = 12  # where the fields of a batch header have the number of records
 _new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 
 
@@ -44,6 +46,7 @@ class UsualProduce:
         self._wall_ms = produce.clock.wall_ms
         self._monotonic_ms = produce.clock.monotonic_ms
         self._quotas = produce.quotas
+        self._purgatory = produce.purgatory
         self._topic_metrics = produce.metrics.topic
         self._answered = produce.metrics.requests.answered
         self._read = fastest_read()
@@ -81,16 +84,11 @@ class UsualProduce:
             self._refuse(connection, usual, None)
             return True
         started_ms = connection.active_ms
-        header = _new(BatchHeader, fields)
-        try:
-            appended = partition.append(
-                batch, header, monotonic_ms=started_ms, wall_ms=self._wall_ms()
-            )
-        except (ApiError, StorageError) as error:
-            self._refuse(connection, usual, error)
+        appended = self._append(connection, usual, partition, started_ms)
+        if appended is None:
             return True
         session.refusals.appended((topic, index))
-        self._topic_metrics(topic).produced(header.record_count, size_bytes)
+        self._topic_metrics(topic).produced(fields[_COUNT], size_bytes)
         if acks == ALL and leader.high_watermark <= appended.last_offset:
             self._wait(connection, usual, partition, appended)
             return True
@@ -108,6 +106,34 @@ class UsualProduce:
         )
         connection.respond((response,))
         return True
+
+    def _append(
+        self,
+        connection: Connection,
+        usual: OneBatch,
+        partition: Partition,
+        monotonic_ms: MonotonicMs,
+    ) -> Appended | None:
+        """Append the batch, and pass it on to the followers; None: the request is refused."""
+        leader = partition.leader
+        header = _new(BatchHeader, usual[8])
+        # The followers get the batch before anything else is done. If more has arrived, they get
+        # all of it in the next turn.
+        gathers = not connection.has_more and self._purgatory.gather()
+        try:
+            appended = partition.append(
+                usual[7], header, monotonic_ms=monotonic_ms, wall_ms=self._wall_ms()
+            )
+        except (ApiError, StorageError) as error:
+            self._refuse(connection, usual, error)
+            return None
+        finally:
+            if gathers:
+                self._purgatory.look()
+        if partition.leader is not leader:  # reading the batch for a follower has failed
+            self._refuse(connection, usual, ApiError(partition.error or _NOT_LEADER))
+            return None
+        return appended
 
     def _wait(
         self, connection: Connection, usual: OneBatch, partition: Partition, appended: Appended

@@ -23,9 +23,19 @@ from odradek.log.segment import ColdError
 from odradek.log.slices import ColdRead, DeferredRecords, LogSlice, OffsetOutOfRangeError
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
+from odradek.replica.fetch_session import (
+    FetchSession,
+    PartitionKey,
+    RequestedPartition,
+    SessionPartition,
+)
 from odradek.replica.leader import LeaderReplica
-from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    PartitionData,
+)
 from odradek.wire.schema import Buffer
 
 READ_COMMITTED: Final = 1
@@ -52,6 +62,7 @@ class Fetcher(FetchSession):
         "follower_epoch",
         "follower_id",
         "is_registered",
+        "usual_request",
         "waiting",
     )
 
@@ -74,6 +85,7 @@ class Fetcher(FetchSession):
         self.follower_epoch = -1  # the broker epoch of its latest fetch
         self.is_registered = True  # whether the follower of its latest fetch is
         self.waiting: Waiting | None = None
+        self.usual_request: FetchRequest | None = None  # see `broker/apis/usual_fetch.py`
         self._find = find
         self._purgatory = purgatory
         self._missing_bytes = 0
@@ -444,6 +456,22 @@ def has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:
         return divergence(log, wanted) is None
     except OffsetOutOfRangeError:
         return False
+
+
+def requested(request: FetchRequest, *, by_topic_id: bool) -> list[RequestedPartition]:
+    """The partitions that a request names, as its session keeps them."""
+    return [
+        RequestedPartition(
+            (topic.topic_id if by_topic_id else topic.topic, asked.partition),
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+        )
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
 
 
 def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:

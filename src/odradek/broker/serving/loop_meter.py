@@ -20,11 +20,18 @@ class MeteredSelector(selectors.DefaultSelector):
         super().__init__()
         self.turns = LoopMetrics()
         self._began_ns = time.perf_counter_ns()
+        self._ready = 0  # sockets in the present turn
+
+    def is_alone(self) -> bool:
+        """Whether no other socket is ready in the present turn."""
+        return self._ready == 1
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """End a turn, wait, and begin the next turn."""
         self.turns.turn((time.perf_counter_ns() - self._began_ns) / _NS_PER_MS)
         try:
-            return super().select(timeout)
+            found = super().select(timeout)
+            self._ready = len(found)
+            return found
         finally:
             self._began_ns = time.perf_counter_ns()

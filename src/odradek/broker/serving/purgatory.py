@@ -77,9 +77,14 @@ class Purgatory:
     """All waiting requests of one broker."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, monotonic_ms: Callable[[], MonotonicMs]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        monotonic_ms: Callable[[], MonotonicMs],
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_alone`: whether nothing else is ready in the present turn of the loop."""
         self._loop = loop
+        self._is_alone = is_alone
         self._monotonic_ms = monotonic_ms
         self._heap: list[tuple[int, int, Waiting]] = []
         self._count = 0
@@ -87,6 +92,7 @@ class Purgatory:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._woken: list[Waiting] = []
+        self._gathers = False  # woken requests wait for `look`
         # Patient requests, and at which time of the loop their patience ends.
         self._woken_soon: deque[tuple[float, Waiting]] = deque()
 
@@ -129,9 +135,23 @@ class Purgatory:
         A timer runs after what its turn has read from sockets, `call_soon` before. So a follower's
         fetch is answered with the records of all produce requests that arrived meanwhile.
         """
-        if not self._woken:
+        if not self._woken and not self._gathers:
             self._loop.call_later(0, self._look_at_woken)
         self._woken.append(waiting)
+
+    def gather(self) -> bool:
+        """Let woken requests wait for `look`, if nothing else is ready in this turn of the loop.
+
+        Returns whether `look` has to follow. Otherwise they are checked in the next turn.
+        """
+        self._gathers = self._is_alone()
+        return self._gathers
+
+    def look(self) -> None:
+        """Check the woken requests now."""
+        self._gathers = False
+        if self._woken:
+            self._look_at_woken()
 
     def wake_soon(self, waiting: Waiting) -> None:
         """Check a request again in a few milliseconds, unless it is answered before."""

@@ -70,6 +70,10 @@ class Route(NamedTuple):
     handle: Callable[[Request], Message | Encoded | Awaitable[Message | Encoded]]
 
 
+# Handles a usual request from the frame alone; False: it is not one, and nothing was done.
+HandleUsual = Callable[[Connection, memoryview], bool]
+
+
 class RawRoute(NamedTuple):
     """An API that takes the frame: connection, header, where its body begins, the frame.
 
@@ -78,8 +82,7 @@ class RawRoute(NamedTuple):
     """
 
     handle: Callable[[Connection, RequestHeader, int, memoryview], Coroutine[Any, Any, None] | None]
-    # Handles the API's usual requests from the frame alone; False: it is not one, nothing was done.
-    handle_usual: Callable[[Connection, memoryview], bool] | None = None
+    handle_usual: HandleUsual | None = None
 
 
 class _Times(NamedTuple):
@@ -112,8 +115,11 @@ class RequestLoop:
         self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
         # Produce and Fetch, in plain numbers and functions.
         self._raw = {int(k): r.handle for k, r in routes.items() if isinstance(r, RawRoute)}
-        produce = routes.get(ApiKey.PRODUCE)
-        self.usual_produce = produce.handle_usual if isinstance(produce, RawRoute) else None
+        self.usual = {
+            int(key): route.handle_usual
+            for key, route in routes.items()
+            if isinstance(route, RawRoute) and route.handle_usual is not None
+        }
         self._served = {key: tuple(APIS[key].accepted) for key in self._raw}
         self._authorizer = authorizer
         self._quotas = quotas
@@ -156,8 +162,7 @@ class RequestLoop:
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
-        # The key of Produce is 0.
-        if len(frame) > 1 and not frame[1] and not frame[0] and self._usual(connection, frame):
+        if self._is_usual(connection, frame):
             return
         header, position = decode_request_header(frame)
         handler = self._raw.get(header.api_key)
@@ -191,12 +196,14 @@ class RequestLoop:
         connection.session.begin(header.api_key, header.client_id)
         self._decoded(connection, route, header, position, frame)
 
-    def _usual(self, connection: Connection, frame: memoryview) -> bool:
-        """Handle a produce request, if it is a usual one."""
-        if self.usual_produce is None:
+    def _is_usual(self, connection: Connection, frame: memoryview) -> bool:
+        """Handle a request of Produce or Fetch, if it is a usual one."""
+        # The first two bytes are the API key.
+        usual = self.usual.get(frame[1]) if len(frame) > 1 and not frame[0] else None
+        if usual is None:
             return False
         try:
-            return self.usual_produce(connection, frame)
+            return usual(connection, frame)
         except Exception as error:  # one request must not end the broker
             self._count_failure(decode_request_header(frame)[0], error)
             connection.close()

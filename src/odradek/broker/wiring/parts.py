@@ -156,7 +156,7 @@ class BrokerParts:
         self.incidents = Incidents(clock.wall_ms)
         self.turns = Turns(world.loop, clock.monotonic_ms)
         self.tls = tls_listeners_of(world, self.turns, lambda: self.requests)
-        self.purgatory = Purgatory(world.loop, clock.monotonic_ms)
+        self.purgatory = Purgatory(world.loop, clock.monotonic_ms, world.is_alone)
         self.metadata = MetadataCache(
             world.loop, clock.monotonic_ms, config.odradek_metadata_hold_ms, self._metadata_changed
         )

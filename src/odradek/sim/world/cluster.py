@@ -147,6 +147,7 @@ class SimulatedBroker:
             disk=self.disk,
             store=store,
             network=cluster.network.join(process, lambda: cluster.witness.loaded(self)),
+            is_alone=cluster.loop.is_last,
             processor_ns=lambda: self.clock.monotonic_ms() * 1_000_000,
         )
         broker = self.broker = Broker(cluster.config(self), world, on_fatal=end)

@@ -143,6 +143,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timers_set += 1
         heappush(self._timers, (when_s, self._timers_set, due))
 
+    def is_last(self) -> bool:
+        """Whether nothing is queued behind the callback that runs."""
+        return not self._next
+
     # --------------------------------------------------------------------------- one turn
 
     def _run_once(self) -> None:

@@ -43,7 +43,7 @@ async def prepared(live):
     return live.peer()
 
 
-OTHER_FILES = {"__init__", "table", "usual_produce", "old_fetch", "old_produce"}
+OTHER_FILES = {"__init__", "table", "usual_fetch", "usual_produce", "old_fetch", "old_produce"}
 
 
 def test_every_file_of_the_folder_is_in_the_table_and_the_other_way_round():
@@ -155,9 +155,9 @@ def test_an_unexpected_exception_is_answered_or_closes_the_connection_and_no_mor
         await prepared(live)
         asked = [(example.request(live, version), version) for version in versions(example.api)]
         raw, route = requests._raw.get(example.api), requests._routes.get(example.api)
-        usual = requests.usual_produce
+        usual = requests.usual.get(example.api)
         if raw is not None:
-            requests._raw[example.api] = requests.usual_produce = fail
+            requests._raw[example.api] = requests.usual[example.api] = fail
         else:
             requests._routes[example.api] = route._replace(handle=fail)
         for request, version in asked:
@@ -168,7 +168,7 @@ def test_an_unexpected_exception_is_answered_or_closes_the_connection_and_no_mor
         assert live.broker.metrics.requests.failed == len(asked)
 
         if raw is not None:
-            requests._raw[example.api], requests.usual_produce = raw, usual
+            requests._raw[example.api], requests.usual[example.api] = raw, usual
         assert produced(await live.peer().ask(produce(live.batch(b"a")))) == {("t", 0): 3}
 
     play(story)

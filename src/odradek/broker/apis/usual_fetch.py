@@ -1,0 +1,296 @@
+"""The straight path of a follower's usual fetch: it continues a session, and nothing is wrong.
+
+With replicas, two fetches of followers belong to every produce request, and most of what they cost
+is in the steps between their bytes and the log, as for `odradek.broker.apis.usual_produce`. So a
+frame that `read_usual_fetch` can read acknowledges and reads here in a few functions. Everything
+unusual is left to `FetchApi`: `UsualFetchApi.handle` returns False and has changed nothing, and
+`FollowerCall` reads in the general way.
+
+Versions:
+    see `odradek.wire.messages.fetch`
+"""
+
+from typing import Final, NamedTuple
+
+from odradek.broker.apis.fetch import LARGE_BYTES, FetchApi, FetchCall
+from odradek.broker.replication.fetching import LATE_BYTES, LOAD_BYTES, Fetcher
+from odradek.broker.replication.partition import Partition
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.slices import LogSlice
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.clock import MonotonicMs
+from odradek.model.errors import ApiError
+from odradek.net.connection import Connection
+from odradek.obs.metrics import FETCH_FOLLOWER
+from odradek.replica.fetch_session import SessionPartition
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.header import RequestHeader
+from odradek.wire.messages.fetch import FOLLOWER_VERSION, FetchRequest
+from odradek.wire.schema import Buffer
+from odradek.wire.usual_fetch import (
+    NamedPartition,
+    UsualAnswer,
+    UsualFetch,
+    encode_usual_response,
+    read_usual_fetch,
+)
+
+_CLUSTER_ACTION: Final = AclOperation.CLUSTER_ACTION
+_CLUSTER: Final = ResourceType.CLUSTER
+_FETCH: Final = int(ApiKey.FETCH)
+_new = tuple.__new__  # half of what the constructor of a NamedTuple costs
+
+
+class UsualFetchApi:
+    """Handles the usual fetches of the followers of a `FetchApi`."""
+
+    def __init__(self, fetch: FetchApi) -> None:
+        self._fetch = fetch
+        self._follower_fetched = fetch.replicas.follower_fetched
+
+    def handle(self, connection: Connection, frame: memoryview) -> bool:
+        """Acknowledge, and answer now or when there are records; False: it is not a usual fetch."""
+        if len(frame) > LARGE_BYTES or connection.in_flight:
+            return False
+        usual = read_usual_fetch(frame)
+        if usual is None:
+            return False
+        fetch = self._fetch
+        fetcher = fetch.sessions.find(usual.session_id)
+        if (
+            not isinstance(fetcher, Fetcher)
+            or fetcher.epoch != usual.session_epoch
+            or not fetcher.by_topic_id
+            or fetcher.follower_id != usual.replica_id
+            or fetcher.follower_epoch != usual.replica_epoch
+            or fetcher.waiting is not None
+            or not fetch.is_registered(usual.replica_id, usual.replica_epoch)
+        ):
+            return False
+        known = fetcher.partitions
+        named: list[SessionPartition] = []
+        for each in usual.partitions:
+            wanted = known.get(each[:2])
+            if wanted is None or not isinstance(wanted.target, Partition):
+                return False
+            named.append(wanted)
+        session = connection.session
+        if not session.authorize(_CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME):
+            return False
+        session.begin(_FETCH, usual.client_id)
+        fetch.quotas.exempt(session)
+        monotonic_ms = fetch.monotonic_ms()
+        fetch.sessions.resume(
+            usual.session_id, usual.session_epoch, by_topic_id=True, monotonic_ms=monotonic_ms
+        )
+        fetcher.is_registered = True
+        _update(fetcher, named, usual.partitions)
+        for wanted in named:
+            self._acknowledge(fetcher, wanted, monotonic_ms)
+        header = _new(
+            RequestHeader, (_FETCH, FOLLOWER_VERSION, usual.correlation_id, usual.client_id)
+        )
+        FollowerCall(fetch, connection, header, _request_of(fetcher, usual), fetcher).run()
+        return True
+
+    def _acknowledge(
+        self, fetcher: Fetcher, wanted: SessionPartition, monotonic_ms: MonotonicMs
+    ) -> None:
+        """`FetchApi.acknowledge`, if the follower's log ends in the latest leader epoch."""
+        partition = wanted.target
+        assert isinstance(partition, Partition)
+        log = partition.log
+        if (
+            log is None
+            or partition.is_removed
+            or wanted.current_leader_epoch != partition.leader_epoch
+            or wanted.last_fetched_epoch != log.epochs.latest_epoch
+            or not log.log_start_offset <= wanted.fetch_offset <= log.leo
+        ):
+            self._fetch.acknowledge(fetcher, wanted, monotonic_ms)
+            return
+        self._follower_fetched(
+            partition,
+            fetcher.follower_id,
+            wanted.fetch_offset,
+            monotonic_ms,
+            fetcher.follower_epoch,
+            wanted.follower_log_start_offset,
+        )
+        fetcher.acknowledged(wanted, partition)
+
+
+def _update(
+    fetcher: Fetcher, named: list[SessionPartition], requested: list[NamedPartition]
+) -> None:
+    """Do what `FetchSession.update` does, for partitions that the session has."""
+    ready = fetcher.ready
+    for wanted, each in zip(named, requested, strict=True):
+        (
+            _, _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch,
+            wanted.follower_log_start_offset, wanted.max_bytes,
+        ) = each  # fmt: skip
+        ready.pop(wanted.key, None)
+        ready[wanted.key] = wanted
+
+
+def _request_of(fetcher: Fetcher, usual: UsualFetch) -> FetchRequest:
+    """What the general path reads of a request; made once, as long as the limits are the same."""
+    known = fetcher.usual_request
+    if known is None or (known.max_wait_ms, known.min_bytes, known.max_bytes) != usual.limits:
+        wait_ms, min_bytes, max_bytes = usual.limits
+        known = fetcher.usual_request = FetchRequest(
+            max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, session_epoch=1
+        )
+    return known
+
+
+class _Found(NamedTuple):
+    """What one pass over the ready partitions has found."""
+
+    answers: list[UsualAnswer]
+    read: list[SessionPartition]  # those of the answers
+    size_bytes: int
+    has_moved: bool  # an answer without records has a newer HW
+
+
+class FollowerCall(FetchCall):
+    """A usual fetch of a follower, answered now or later."""
+
+    __slots__ = ()
+
+    def run(self) -> None:
+        found = self._find()
+        if found is None:
+            super().run()
+        elif self._suffices(found):
+            self.connection.respond(self._encoded(found))
+            self._over()
+        else:
+            self._wait_for(found)
+
+    def look_again(self) -> None:
+        found = self._find()
+        if found is None:
+            super().look_again()
+        elif self._suffices(found):
+            self._finish_with(found)
+        else:
+            self._sleep_on(found)
+
+    def expire(self) -> None:
+        found = self._find()
+        if found is None:
+            super().expire()
+        else:
+            self._finish_with(found)
+
+    def _finish_with(self, found: _Found) -> None:
+        self._api.purgatory.finish(self)
+        assert self._slot is not None
+        slot, self._slot = self._slot, None
+        slot.fill(self._encoded(found))
+        self._over()
+
+    def _suffices(self, found: _Found) -> bool:
+        return (
+            found.size_bytes >= self._bytes_min
+            or (found.has_moved and not self.patient)
+            or self.request.max_wait_ms <= 0
+        )
+
+    def _wait_for(self, found: _Found) -> None:
+        slot = self._slot = self.connection.later(self._abandoned)
+        if self._api.answers_early:
+            slot.hurry = self.expire
+        self._sleep_on(found)
+        self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
+
+    def _sleep_on(self, found: _Found) -> None:
+        self.fetcher.sleep(self, max(self._bytes_min - found.size_bytes, 1))
+        if found.has_moved:
+            self.fetcher.wake_soon(self)
+
+    def _find(self) -> _Found | None:
+        """Read the ready partitions; None if the general way has to read them."""
+        fetcher = self.fetcher
+        follower_id = fetcher.follower_id
+        answers: list[UsualAnswer] = []
+        read: list[SessionPartition] = []
+        unchanged: list[SessionPartition] = []
+        size_bytes, has_moved = 0, False
+        for wanted in fetcher.ready.values():
+            partition = wanted.target
+            if size_bytes >= self._bytes_max or not isinstance(partition, Partition):
+                return None
+            log, leader = partition.log, partition.leader
+            if (
+                log is None
+                or leader is None
+                or partition.error
+                or partition.is_removed
+                or partition.leader_throttled
+                or follower_id not in leader.followers
+                or wanted.current_leader_epoch != partition.leader_epoch
+                or wanted.last_fetched_epoch != log.epochs.latest_epoch
+                or wanted.sent_high_watermark < 0
+                or wanted.sent_log_start_offset != log.log_start_offset
+            ):
+                return None
+            records: Buffer | None = b""
+            if wanted.fetch_offset != log.leo:
+                records = self._records(wanted, log, size_bytes)
+                if records is None:
+                    return None
+                size_bytes += len(records)
+            elif wanted.sent_high_watermark == log.high_watermark:
+                unchanged.append(wanted)
+                continue
+            else:
+                has_moved = True
+            answers.append(
+                _new(
+                    UsualAnswer,
+                    (*wanted.key, log.high_watermark, log.last_stable_offset,
+                     log.log_start_offset, records),
+                )
+            )  # fmt: skip
+            read.append(wanted)
+        for wanted in unchanged:
+            fetcher.answered(wanted)
+        return _new(_Found, (answers, read, size_bytes, has_moved))
+
+    def _records(self, wanted: SessionPartition, log: Log, before_bytes: int) -> Buffer | None:
+        """What the follower does not have, if it is little and in the page cache; else None."""
+        try:
+            found = log.read(
+                wanted.fetch_offset,
+                min(wanted.max_bytes, self._bytes_max - before_bytes),
+                end_offset=log.leo,
+                minimum_one_message=not before_bytes,
+                load=False,
+            )
+            if (
+                not isinstance(found, LogSlice)
+                or found.size > LOAD_BYTES
+                or before_bytes + found.size > LATE_BYTES
+                or found.segment is not log.active_segment
+            ):
+                return None
+            return found.file.read(found.position, found.size)
+        except (ApiError, StorageError):
+            return None
+
+    def _encoded(self, found: _Found) -> list[Buffer]:
+        """Encode the response, count it, and note in the session what it contains."""
+        fetcher, api = self.fetcher, self._api
+        ready = fetcher.ready
+        for wanted, answer in zip(found.read, found.answers, strict=True):
+            wanted.sent_high_watermark = answer.high_watermark
+            del ready[wanted.key]
+            if answer.records:  # as after every read: a fetcher may not advance its offset
+                ready[wanted.key] = wanted
+        api.metrics.fetched(found.size_bytes, follower=True)
+        self.count(api.metrics.requests, FETCH_FOLLOWER, api.monotonic_ms())
+        return encode_usual_response(self.header.correlation_id, fetcher.id, found.answers)

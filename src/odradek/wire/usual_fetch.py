@@ -1,0 +1,203 @@
+"""The usual fetch of a follower, and its response: read and written in a few steps.
+
+A follower fetches again whenever it has appended something, so most of its fetches continue a
+session and name one partition or a few. `read_usual_fetch` takes such a frame apart without the
+objects of `odradek.wire.messages.fetch`. For any other frame, and for one with a fault, it returns
+None: the general path reads it again, and names the error.
+
+A fetch is usual if it has `FOLLOWER_VERSION`, continues a session, removes no partition from it,
+and has no tagged field but the follower's state (KIP-903), as `encode_follower_fetch` writes it.
+"""
+
+import struct
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.fetch import FOLLOWER_VERSION, JOINED_BYTES
+from odradek.wire.primitives import ONE_BYTE, encode_unsigned_varint
+from odradek.wire.schema import Buffer
+
+_FETCH: Final = int(ApiKey.FETCH)
+_HEADER_BYTES: Final = 10
+# API key, version, correlation id, length of the client id.
+_HEADER: Final = Struct(">hhih").unpack_from
+# Tagged fields of the header, max wait, min and max bytes, isolation level, session id and epoch,
+# number of topics.
+_BODY: Final = Struct(">BiiiBiiB")
+# Topic id, number of partitions.
+_TOPIC: Final = Struct(">16sB")
+# Partition, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, tags.
+_PARTITION: Final = Struct(">iiqiqiB")
+# Forgotten topics, rack, number of tags, tag and its size, replica id, broker epoch, tags inside.
+_END: Final = Struct(">BBBBBiqB")
+_USUAL_END: Final = (1, 1, 1, 1, 13)  # the tag of the follower's state is 1, its size 13
+_SHORT: Final = 128  # a larger count has more than one byte
+_new = tuple.__new__  # half of what the constructor of a NamedTuple costs
+
+# Topic id, partition, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes.
+NamedPartition: TypeAlias = tuple[bytes, int, int, int, int, int, int]
+
+
+class UsualFetch(NamedTuple):
+    """A usual fetch of a follower."""
+
+    correlation_id: int
+    client_id: str
+    limits: tuple[int, int, int]  # max wait (ms), min bytes, max bytes
+    session_id: int
+    session_epoch: int
+    replica_id: int
+    replica_epoch: int
+    partitions: list[NamedPartition]
+
+
+def read_usual_fetch(frame: memoryview) -> UsualFetch | None:
+    """The parts of a follower's usual fetch; None for any other frame, or one with a fault."""
+    try:
+        end_at = len(frame) - _END.size
+        forgotten, rack, tags, tag, size, replica_id, replica_epoch, inside = _END.unpack_from(
+            frame, end_at
+        )
+        # Looked at first: a consumer's fetch ends differently, and is left alone soon. Counts and
+        # lengths are encoded plus one.
+        if (
+            (forgotten, rack, tags, tag, size) != _USUAL_END
+            or inside
+            or replica_id < 0
+            or end_at < _HEADER_BYTES
+        ):
+            return None
+        api_key, version, correlation_id, length = _HEADER(frame, 0)
+        if api_key != _FETCH or version != FOLLOWER_VERSION or length < 0:
+            return None
+        at = _HEADER_BYTES + length
+        tags, wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics = (
+            _BODY.unpack_from(frame, at)
+        )
+        if tags or isolation or epoch <= 0 or not 0 < topics < _SHORT:
+            return None
+        client_id = str(frame[_HEADER_BYTES:at], "utf-8")
+        at += _BODY.size
+        partitions: list[NamedPartition] = []
+        while topics > 1:
+            topics -= 1
+            at = _read_topic(frame, at, partitions)
+    except (struct.error, IndexError, ValueError):
+        return None
+    if at != end_at:
+        return None
+    limits = (wait_ms, min_bytes, max_bytes)
+    return _new(
+        UsualFetch,
+        (correlation_id, client_id, limits, session_id, epoch, replica_id, replica_epoch,
+         partitions),
+    )  # fmt: skip
+
+
+def _read_topic(frame: memoryview, at: int, into: list[NamedPartition]) -> int:
+    """Read the partitions of a topic. Returns its end.
+
+    Raises:
+        ValueError: it is not usual.
+    """
+    topic_id, count = _TOPIC.unpack_from(frame, at)
+    at += _TOPIC.size
+    if not 0 < count < _SHORT:
+        raise ValueError
+    while count > 1:
+        count -= 1
+        index, leader_epoch, offset, last_epoch, log_start, max_bytes, tags = (
+            _PARTITION.unpack_from(frame, at)
+        )
+        if tags:
+            raise ValueError
+        into.append((topic_id, index, leader_epoch, offset, last_epoch, log_start, max_bytes))
+        at += _PARTITION.size
+    if frame[at]:
+        raise ValueError
+    return at + 1
+
+
+# ---------------------------------------------------------------------------- the response
+
+# Length, correlation id, no tags, throttle time, error, session id.
+_HEAD: Final = Struct(">iixihi")
+# Partition, error, high watermark, last stable offset, log start offset, aborted transactions
+# (null), preferred replica.
+_STATE: Final = Struct(">ihqqqBi")
+# All of it, for one partition.
+_ONE: Final = Struct(">iixihiB16sBihqqqBi")
+_NO_TAGS: Final = b"\0\0\0"  # of the partition, of the topic, of the response
+_LENGTH_BYTES: Final = 4
+
+
+class UsualAnswer(NamedTuple):
+    """What a follower is answered about one partition, without an error."""
+
+    topic_id: bytes
+    partition: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: Buffer
+
+
+def encode_usual_response(
+    correlation_id: int, session_id: int, answers: Sequence[UsualAnswer]
+) -> list[Buffer]:
+    """The frame of the response, as `encode_fetch_response` makes it in `FOLLOWER_VERSION`."""
+    if len(answers) != 1:
+        return _encode_several(correlation_id, session_id, answers)
+    topic_id, index, high_watermark, stable, start, records = answers[0]
+    count = _compact_count(len(records))
+    size = _ONE.size + len(count) + len(records) + len(_NO_TAGS)
+    head = _ONE.pack(
+        size - _LENGTH_BYTES, correlation_id, 0, 0, session_id, 2, topic_id, 2,
+        index, 0, high_watermark, stable, start, 0, -1,
+    )  # fmt: skip
+    if size > JOINED_BYTES:
+        return [head + count, records, _NO_TAGS]
+    return [b"".join((head, count, records, _NO_TAGS))]
+
+
+def _encode_several(
+    correlation_id: int, session_id: int, answers: Sequence[UsualAnswer]
+) -> list[Buffer]:
+    topics: dict[bytes, list[UsualAnswer]] = {}
+    for answer in answers:
+        topics.setdefault(answer.topic_id, []).append(answer)
+    pieces: list[Buffer] = [b"", _compact_count(len(topics))]
+    for topic_id, partitions in topics.items():
+        pieces += (topic_id, _compact_count(len(partitions)))
+        for _, index, high_watermark, stable, start, records in partitions:
+            pieces += (
+                _STATE.pack(index, 0, high_watermark, stable, start, 0, -1),
+                _compact_count(len(records)),
+                records,
+                b"\0",
+            )
+        pieces.append(b"\0")
+    pieces.append(b"\0")
+    size = _HEAD.size + sum(map(len, pieces))
+    pieces[0] = _HEAD.pack(size - _LENGTH_BYTES, correlation_id, 0, 0, session_id)
+    return [b"".join(pieces)] if size <= JOINED_BYTES else _joined(pieces)
+
+
+def _joined(pieces: Sequence[Buffer]) -> list[Buffer]:
+    """The same bytes in fewer pieces: large ones stay alone, so that they are not copied."""
+    joined: list[Buffer] = []
+    small: list[Buffer] = []
+    for piece in pieces:
+        if len(piece) > JOINED_BYTES:
+            joined += (b"".join(small), piece)
+            small = []
+        else:
+            small.append(piece)
+    joined.append(b"".join(small))
+    return joined
+
+
+def _compact_count(count: int) -> bytes:
+    return ONE_BYTE[count + 1] if count < _SHORT - 1 else encode_unsigned_varint(count + 1)
