@@ -551,10 +551,14 @@ class FetchCall(DataRequest):
             self._finish(None)
 
     def _finish(self, reading: Reading | None) -> None:
+        self.finish_with(self._answer(reading) if reading is not None else [])
+
+    def finish_with(self, chunks: list[bytes | bytearray | memoryview]) -> None:
+        """Send the response of a request that waited."""
         self._api.purgatory.finish(self)
         assert self._slot is not None
         slot, self._slot = self._slot, None
-        slot.fill(self._answer(reading) if reading is not None else [])
+        slot.fill(chunks)
         self._over()
 
     def _answer(self, reading: Reading) -> list[bytes | bytearray | memoryview]:

@@ -69,12 +69,12 @@ class UsualFetchApi:
         ):
             return False
         known = fetcher.partitions
-        named: list[SessionPartition] = []
+        named: list[tuple[SessionPartition, Partition]] = []
         for each in usual.partitions:
             wanted = known.get(each[:2])
             if wanted is None or not isinstance(wanted.target, Partition):
                 return False
-            named.append(wanted)
+            named.append((wanted, wanted.target))
         session = connection.session
         if not session.authorize(_CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME):
             return False
@@ -86,8 +86,8 @@ class UsualFetchApi:
         )
         fetcher.is_registered = True
         _update(fetcher, named, usual.partitions)
-        for wanted in named:
-            self._acknowledge(fetcher, wanted, monotonic_ms)
+        for wanted, partition in named:
+            self._acknowledge(fetcher, wanted, partition, monotonic_ms)
         header = _new(
             RequestHeader, (_FETCH, FOLLOWER_VERSION, usual.correlation_id, usual.client_id)
         )
@@ -95,11 +95,13 @@ class UsualFetchApi:
         return True
 
     def _acknowledge(
-        self, fetcher: Fetcher, wanted: SessionPartition, monotonic_ms: MonotonicMs
+        self,
+        fetcher: Fetcher,
+        wanted: SessionPartition,
+        partition: Partition,
+        monotonic_ms: MonotonicMs,
     ) -> None:
         """`FetchApi.acknowledge`, if the follower's log ends in the latest leader epoch."""
-        partition = wanted.target
-        assert isinstance(partition, Partition)
         log = partition.log
         if (
             log is None
@@ -122,11 +124,13 @@ class UsualFetchApi:
 
 
 def _update(
-    fetcher: Fetcher, named: list[SessionPartition], requested: list[NamedPartition]
+    fetcher: Fetcher,
+    named: list[tuple[SessionPartition, Partition]],
+    requested: list[NamedPartition],
 ) -> None:
     """Do what `FetchSession.update` does, for partitions that the session has."""
     ready = fetcher.ready
-    for wanted, each in zip(named, requested, strict=True):
+    for (wanted, _), each in zip(named, requested, strict=True):
         (
             _, _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch,
             wanted.follower_log_start_offset, wanted.max_bytes,
@@ -175,7 +179,7 @@ class FollowerCall(FetchCall):
         if found is None:
             super().look_again()
         elif self._suffices(found):
-            self._finish_with(found)
+            self.finish_with(self._encoded(found))
         else:
             self._sleep_on(found)
 
@@ -184,14 +188,7 @@ class FollowerCall(FetchCall):
         if found is None:
             super().expire()
         else:
-            self._finish_with(found)
-
-    def _finish_with(self, found: _Found) -> None:
-        self._api.purgatory.finish(self)
-        assert self._slot is not None
-        slot, self._slot = self._slot, None
-        slot.fill(self._encoded(found))
-        self._over()
+            self.finish_with(self._encoded(found))
 
     def _suffices(self, found: _Found) -> bool:
         return (
