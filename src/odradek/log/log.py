@@ -42,11 +42,13 @@ from odradek.log.producer_state import NO_OFFSET, ActiveProducer, ProducerState
 from odradek.log.retention import Expired, expired_segments
 from odradek.log.segment import RELATIVE_OFFSET_MAX, ColdError, Segment
 from odradek.log.slices import (
+    SIZE_BYTES,
     Appended,
     ColdRead,
     LogSlice,
     OffsetOutOfRangeError,
     UnexpectedOffsetError,
+    load_slice,
 )
 from odradek.log.timestamps import StampedOffset, first_at, largest
 from odradek.model.clock import MonotonicMs, WallMs
@@ -66,8 +68,6 @@ from odradek.record.validate import validate_replicated
 
 # Where the last batches end, so that reads at the end of the log need neither index nor search.
 RECENT_MAX: Final = 256
-# Of a batch header: the base offset and the length.
-SIZE_BYTES: Final = 12
 # Earlier than any timestamp: check whether to roll at the next append.
 _LOOK: Final = -(1 << 63)
 
@@ -421,7 +421,9 @@ class Log:
             segment, start, end = found
             size = min(end - start, max_bytes)
             if load:
-                return _load(segment, start, size, end, at_least_one=minimum_one_message, wait=wait)
+                return load_slice(
+                    segment, start, size, end, at_least_one=minimum_one_message, wait=wait
+                )
             if size < end - start:
                 first = size_at(segment.read(start, SIZE_BYTES, wait=wait), 0)
                 if first > size:
@@ -454,6 +456,18 @@ class Log:
         else:
             self.host.index_cache.used(segment)
         return segment.find(offset, wait=wait)
+
+    def recent(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Where the batches from `offset` to the LEO are, without any I/O, if they are recent.
+
+        Returns their segment, position and size.
+        """
+        offsets = self._recent_offsets
+        if not offsets[0] <= offset < self.leo:
+            return None
+        active = self._active
+        position = self._recent_positions[bisect_right(offsets, offset) - 1]
+        return active, position, active.size - position
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """About how many bytes a read of that range would return, without any I/O."""
@@ -735,16 +749,3 @@ class Log:
 def _larger_than_segment(size: int, segment_bytes: int) -> ApiError:
     text = f"record batch of {size} bytes; segment.bytes={segment_bytes}"
     return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
-
-
-def _load(
-    segment: Segment, start: int, size: int, end: int, *, at_least_one: bool, wait: bool
-) -> LogSlice | None:
-    data = segment.read(start, max(size, SIZE_BYTES), wait=wait)
-    if size < end - start:
-        first = size_at(data, 0)
-        if first > size:
-            if not at_least_one:
-                return None
-            data = segment.read(start, first, wait=wait)
-    return LogSlice(segment, start, len(data), data)

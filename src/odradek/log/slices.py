@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.log.disk import Data, File, StorageError
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
-from odradek.record.batch import BatchHeader
+from odradek.record.batch import BatchHeader, size_at
 
 if TYPE_CHECKING:
     from odradek.log.segment import Segment
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 COLD_READ_BYTES: Final = 1 << 20
 # How much is read at once of records that are read while they are sent.
 LATE_PIECE_BYTES: Final = 512 << 10
+# Of a batch header: the base offset and the length.
+SIZE_BYTES: Final = 12
 
 
 class Appended(NamedTuple):
@@ -68,6 +70,23 @@ class LogSlice:
         self.position = position
         self.size = size
         self.data = data
+
+
+def load_slice(
+    segment: "Segment", start: int, size: int, end: int, *, at_least_one: bool, wait: bool
+) -> LogSlice | None:
+    """Read `size` bytes, or all of the first batch; None: it is larger, and may not be read.
+
+    `end` is where the batches end that may be read.
+    """
+    data = segment.read(start, max(size, SIZE_BYTES), wait=wait)
+    if size < end - start:
+        first = size_at(data, 0)
+        if first > size:
+            if not at_least_one:
+                return None
+            data = segment.read(start, first, wait=wait)
+    return LogSlice(segment, start, len(data), data)
 
 
 class TruncatedError(OdradekError):

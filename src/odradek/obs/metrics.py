@@ -138,7 +138,7 @@ class RequestMetrics:
         versions = api.versions
         versions[api_version] = versions.get(api_version, 0) + 1
         total = api.total_ms
-        total.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
+        total.counts[bisect_left(BUCKETS_MS, took_ms) if took_ms > 1 else 0] += 1
         if took_ms or throttle_ms:
             total.sum_ms += took_ms
             for phase, spent_ms in (

@@ -133,15 +133,10 @@ _NO_TAGS: Final = b"\0\0\0"  # of the partition, of the topic, of the response
 _LENGTH_BYTES: Final = 4
 
 
-class UsualAnswer(NamedTuple):
-    """What a follower is answered about one partition, without an error."""
-
-    topic_id: bytes
-    partition: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    records: Buffer
+# What a follower is answered about a partition without an error: topic id and partition; high
+# watermark, last stable offset and log start offset; records. (The keys of a session are names or
+# topic ids; in `FOLLOWER_VERSION` they are topic ids.)
+UsualAnswer: TypeAlias = tuple[tuple[bytes | str, int], tuple[int, int, int], Buffer]
 
 
 def encode_usual_response(
@@ -150,12 +145,12 @@ def encode_usual_response(
     """The frame of the response, as `encode_fetch_response` makes it in `FOLLOWER_VERSION`."""
     if len(answers) != 1:
         return _encode_several(correlation_id, session_id, answers)
-    topic_id, index, high_watermark, stable, start, records = answers[0]
+    (topic_id, index), state, records = answers[0]
     count = _compact_count(len(records))
     size = _ONE.size + len(count) + len(records) + len(_NO_TAGS)
     head = _ONE.pack(
         size - _LENGTH_BYTES, correlation_id, 0, 0, session_id, 2, topic_id, 2,
-        index, 0, high_watermark, stable, start, 0, -1,
+        index, 0, *state, 0, -1,
     )  # fmt: skip
     if size > JOINED_BYTES:
         return [head + count, records, _NO_TAGS]
@@ -167,13 +162,13 @@ def _encode_several(
 ) -> list[Buffer]:
     topics: dict[bytes, list[UsualAnswer]] = {}
     for answer in answers:
-        topics.setdefault(answer.topic_id, []).append(answer)
+        topics.setdefault(answer[0][0], []).append(answer)  # type: ignore[arg-type]  # see above
     pieces: list[Buffer] = [b"", _compact_count(len(topics))]
     for topic_id, partitions in topics.items():
         pieces += (topic_id, _compact_count(len(partitions)))
-        for _, index, high_watermark, stable, start, records in partitions:
+        for (_, index), state, records in partitions:
             pieces += (
-                _STATE.pack(index, 0, high_watermark, stable, start, 0, -1),
+                _STATE.pack(index, 0, *state, 0, -1),
                 _compact_count(len(records)),
                 records,
                 b"\0",

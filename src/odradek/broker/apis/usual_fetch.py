@@ -10,17 +10,15 @@ Versions:
     see `odradek.wire.messages.fetch`
 """
 
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from odradek.broker.apis.fetch import LARGE_BYTES, FetchApi, FetchCall
 from odradek.broker.replication.fetching import LATE_BYTES, LOAD_BYTES, Fetcher
 from odradek.broker.replication.partition import Partition
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
-from odradek.log.slices import LogSlice
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.clock import MonotonicMs
-from odradek.model.errors import ApiError
 from odradek.net.connection import Connection
 from odradek.obs.metrics import FETCH_FOLLOWER
 from odradek.replica.fetch_session import SessionPartition
@@ -150,13 +148,10 @@ def _request_of(fetcher: Fetcher, usual: UsualFetch) -> FetchRequest:
     return known
 
 
-class _Found(NamedTuple):
-    """What one pass over the ready partitions has found."""
-
-    answers: list[UsualAnswer]
-    read: list[SessionPartition]  # those of the answers
-    size_bytes: int
-    has_moved: bool  # an answer without records has a newer HW
+# What one pass over the ready partitions has found: each partition with its answer, the size of all
+# records, and whether an answer without records has a newer HW.
+_Found: TypeAlias = tuple[list[tuple[SessionPartition, UsualAnswer]], int, bool]
+_NOTHING: Final[_Found] = ([], 0, False)
 
 
 class FollowerCall(FetchCall):
@@ -165,14 +160,18 @@ class FollowerCall(FetchCall):
     __slots__ = ()
 
     def run(self) -> None:
-        found = self._find()
+        found = self._find() if self.fetcher.ready else _NOTHING
         if found is None:
             super().run()
         elif self._suffices(found):
             self.connection.respond(self._encoded(found))
             self._over()
         else:
-            self._wait_for(found)
+            slot = self._slot = self.connection.later(self._abandoned)
+            if self._api.answers_early:
+                slot.hurry = self.expire
+            self._sleep_on(found)
+            self._api.purgatory.wait(self, self.request.max_wait_ms)
 
     def look_again(self) -> None:
         found = self._find()
@@ -191,35 +190,29 @@ class FollowerCall(FetchCall):
             self.finish_with(self._encoded(found))
 
     def _suffices(self, found: _Found) -> bool:
+        _, size_bytes, has_moved = found
         return (
-            found.size_bytes >= self._bytes_min
-            or (found.has_moved and not self.patient)
+            size_bytes >= self._bytes_min
+            or (has_moved and not self.patient)
             or self.request.max_wait_ms <= 0
         )
 
-    def _wait_for(self, found: _Found) -> None:
-        slot = self._slot = self.connection.later(self._abandoned)
-        if self._api.answers_early:
-            slot.hurry = self.expire
-        self._sleep_on(found)
-        self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
-
     def _sleep_on(self, found: _Found) -> None:
-        self.fetcher.sleep(self, max(self._bytes_min - found.size_bytes, 1))
-        if found.has_moved:
+        _, size_bytes, has_moved = found
+        self.fetcher.sleep(self, self._bytes_min - size_bytes)
+        if has_moved:
             self.fetcher.wake_soon(self)
 
     def _find(self) -> _Found | None:
         """Read the ready partitions; None if the general way has to read them."""
         fetcher = self.fetcher
         follower_id = fetcher.follower_id
-        answers: list[UsualAnswer] = []
-        read: list[SessionPartition] = []
+        found: list[tuple[SessionPartition, UsualAnswer]] = []
         unchanged: list[SessionPartition] = []
         size_bytes, has_moved = 0, False
         for wanted in fetcher.ready.values():
             partition = wanted.target
-            if size_bytes >= self._bytes_max or not isinstance(partition, Partition):
+            if not isinstance(partition, Partition):
                 return None
             log, leader = partition.log, partition.leader
             if (
@@ -235,59 +228,54 @@ class FollowerCall(FetchCall):
                 or wanted.sent_log_start_offset != log.log_start_offset
             ):
                 return None
-            records: Buffer | None = b""
+            records: Buffer = b""
             if wanted.fetch_offset != log.leo:
-                records = self._records(wanted, log, size_bytes)
-                if records is None:
+                loaded = self._records(wanted, log, size_bytes)
+                if loaded is None:
                     return None
+                records = loaded
                 size_bytes += len(records)
             elif wanted.sent_high_watermark == log.high_watermark:
                 unchanged.append(wanted)
                 continue
             else:
                 has_moved = True
-            answers.append(
-                _new(
-                    UsualAnswer,
-                    (*wanted.key, log.high_watermark, log.last_stable_offset,
-                     log.log_start_offset, records),
-                )
-            )  # fmt: skip
-            read.append(wanted)
+            state = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            found.append((wanted, (wanted.key, state, records)))
         for wanted in unchanged:
             fetcher.answered(wanted)
-        return _new(_Found, (answers, read, size_bytes, has_moved))
+        return found, size_bytes, has_moved
 
     def _records(self, wanted: SessionPartition, log: Log, before_bytes: int) -> Buffer | None:
         """What the follower does not have, if it is little and in the page cache; else None."""
+        recent = log.recent(wanted.fetch_offset)
+        if recent is None:
+            return None
+        segment, position, size = recent
+        if (
+            size > LOAD_BYTES
+            or size > wanted.max_bytes
+            or before_bytes + size > self._bytes_max
+            or before_bytes + size > LATE_BYTES
+        ):
+            return None
         try:
-            found = log.read(
-                wanted.fetch_offset,
-                min(wanted.max_bytes, self._bytes_max - before_bytes),
-                end_offset=log.leo,
-                minimum_one_message=not before_bytes,
-                load=False,
-            )
-            if (
-                not isinstance(found, LogSlice)
-                or found.size > LOAD_BYTES
-                or before_bytes + found.size > LATE_BYTES
-                or found.segment is not log.active_segment
-            ):
-                return None
-            return found.file.read(found.position, found.size)
-        except (ApiError, StorageError):
+            return segment.file.read(position, size)
+        except StorageError:
             return None
 
     def _encoded(self, found: _Found) -> list[Buffer]:
         """Encode the response, count it, and note in the session what it contains."""
         fetcher, api = self.fetcher, self._api
         ready = fetcher.ready
-        for wanted, answer in zip(found.read, found.answers, strict=True):
-            wanted.sent_high_watermark = answer.high_watermark
-            del ready[wanted.key]
-            if answer.records:  # as after every read: a fetcher may not advance its offset
-                ready[wanted.key] = wanted
-        api.metrics.fetched(found.size_bytes, follower=True)
+        answers, size_bytes, _ = found
+        for wanted, (key, state, records) in answers:
+            wanted.sent_high_watermark = state[0]
+            del ready[key]
+            if records:  # as after every read: a fetcher may not advance its offset
+                ready[key] = wanted
+        api.metrics.fetched(size_bytes, follower=True)
         self.count(api.metrics.requests, FETCH_FOLLOWER, api.monotonic_ms())
-        return encode_usual_response(self.header.correlation_id, fetcher.id, found.answers)
+        return encode_usual_response(
+            self.header.correlation_id, fetcher.id, [answer for _, answer in answers]
+        )

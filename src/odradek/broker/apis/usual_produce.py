@@ -10,10 +10,11 @@ Versions:
     see `odradek.wire.messages.produce`
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from odradek.broker.apis.produce import ALL, ProduceApi, ProduceCall
 from odradek.broker.replication.partition import Partition
+from odradek.broker.serving.purgatory import DataRequest
 from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.slices import Appended
@@ -34,6 +35,8 @@ _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _COUNT: Final = 12  # where the fields of a batch header have the number of records
+# The first fields of a `ProducePartitionResult`.
+AppendedFields: TypeAlias = tuple[int, int, int, int, int]
 _new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 
 
@@ -51,9 +54,7 @@ class UsualProduce:
         self._answered = produce.metrics.requests.answered
         self._read = fastest_read()
 
-    def handle(  # noqa: PLR0911 - on the produce path: no call that can be avoided
-        self, connection: Connection, frame: memoryview
-    ) -> bool:
+    def handle(self, connection: Connection, frame: memoryview) -> bool:
         """Append and answer a usual request, now or when committed; False for any other."""
         usual = self._read(frame)
         if usual is None:
@@ -89,23 +90,47 @@ class UsualProduce:
             return True
         session.refusals.appended((topic, index))
         self._topic_metrics(topic).produced(fields[_COUNT], size_bytes)
+        result = (
+            index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset,
+        )  # fmt: skip
         if acks == ALL and leader.high_watermark <= appended.last_offset:
-            self._wait(connection, usual, partition, appended)
-            return True
-        throttle_ms = self._quotas.produced(session, size_bytes)
+            header = _new(RequestHeader, (_PRODUCE, version, correlation_id, client_id))
+            call = UsualProduceCall(self, connection, header, (topic, size_bytes), result)
+            partition.wait_for_commit(appended.last_offset + 1, call, 0)
+            self._purgatory.wait(call, usual[4])
+        else:
+            times = (started_ms, connection.begun_ms, 0)
+            request = (version, correlation_id, topic, size_bytes)
+            connection.respond((self.response(connection, request, result, times),))
+        return True
+
+    def response(
+        self,
+        connection: Connection,
+        request: tuple[int, int, str, int],
+        result: AppendedFields,
+        times: tuple[int, int, int],
+    ) -> bytes:
+        """Count a request that was carried out, and encode its response.
+
+        `request` is its version, correlation id, topic and size in bytes; `times` are when it was
+        received, begun, and began to wait (0: it did not).
+        """
+        version, correlation_id, topic, size_bytes = request
+        started_ms, begun_ms, waits_since_ms = times
+        throttle_ms = self._quotas.produced(connection.session, size_bytes)
         if throttle_ms:
             self._produce.throttle(connection, throttle_ms)
-        took_ms = self._monotonic_ms() - started_ms
-        self._answered(_PRODUCE, version, took_ms, queue_ms=connection.begun_ms - started_ms)
-        response = encode_appended(
-            correlation_id,
+        monotonic_ms = self._monotonic_ms()
+        self._answered(
+            _PRODUCE,
             version,
-            topic,
-            (index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset),
-            throttle_ms,
+            monotonic_ms - started_ms,
+            queue_ms=begun_ms - started_ms,
+            remote_ms=monotonic_ms - waits_since_ms if waits_since_ms else 0,
+            throttle_ms=throttle_ms,
         )
-        connection.respond((response,))
-        return True
+        return encode_appended(correlation_id, version, topic, result, throttle_ms)
 
     def _append(
         self,
@@ -135,23 +160,19 @@ class UsualProduce:
             return None
         return appended
 
-    def _wait(
-        self, connection: Connection, usual: OneBatch, partition: Partition, appended: Appended
-    ) -> None:
-        """Answer when all in-sync replicas have the batch."""
-        call = self._call(connection, usual)
-        call.size_bytes = len(usual[7])
-        result = ProducePartitionResult(
-            usual[6],
-            0,
-            appended.first_offset,
-            appended.log_append_time_ms,
-            partition.held_log().log_start_offset,
-        )
-        call.topics.append((usual[5], [result]))
-        partition.wait_for_commit(appended.last_offset + 1, call, call.one_more((0, 0)))
-        call.response_slot = connection.later(call.abandoned)
-        self._produce.purgatory.wait(call, usual[4])
+    def failed(self, waiting: "UsualProduceCall", error: ErrorCode) -> tuple[bytes]:
+        """The response of an appended request of which it is not known whether it is committed."""
+        call = ProduceCall(self._produce, waiting.connection, waiting.header)
+        call.started_ms, call.begun_ms = waiting.started_ms, waiting.begun_ms
+        call.waits_since_ms = waiting.waits_since_ms
+        topic, call.size_bytes = waiting.batch
+        call.failed = True
+        call.topics.append((topic, [ProducePartitionResult(waiting.result[0], error)]))
+        return self._produce.answer(call)
+
+    def finish(self, waiting: "UsualProduceCall") -> None:
+        """It is answered, or its client has disconnected."""
+        self._purgatory.finish(waiting)
 
     def _call(self, connection: Connection, usual: OneBatch) -> ProduceCall:
         header = RequestHeader(_PRODUCE, *usual[:3])
@@ -174,3 +195,50 @@ class UsualProduce:
         call.topics.append((topic, [result]))
         produce.note_refusals(call)
         connection.respond(produce.answer(call))
+
+
+class UsualProduceCall(DataRequest):
+    """A usual request that is appended, and waits until all in-sync replicas have the batch."""
+
+    __slots__ = ("_api", "_slot", "batch", "result")
+    operation = "Produce"
+
+    def __init__(
+        self,
+        api: UsualProduce,
+        connection: Connection,
+        header: RequestHeader,
+        batch: tuple[str, int],
+        result: AppendedFields,
+    ) -> None:
+        """`batch`: its topic and its size. Its bytes are the connection's, and may be gone."""
+        super().__init__(connection, header)
+        self.batch = batch
+        self.result = result
+        self._api = api
+        self._slot = connection.later(self._abandoned)
+
+    def committed(self, slot: int) -> Connection | None:  # noqa: ARG002 - it has one partition
+        """The high watermark has passed its batch."""
+        if self.done:
+            return None
+        header, times = self.header, (self.started_ms, self.begun_ms, self.waits_since_ms)
+        request = (header.api_version, header.correlation_id, *self.batch)
+        self._api.finish(self)
+        self._slot.put((self._api.response(self.connection, request, self.result, times),))
+        return self.connection
+
+    def failed_at(self, slot: int, error: ErrorCode) -> None:  # noqa: ARG002 - as above
+        """It cannot be known any more here whether its batch is committed."""
+        if not self.done:
+            self._api.finish(self)
+            self._slot.put(self._api.failed(self, error))
+            self.connection.release()
+
+    def expire(self) -> None:
+        self.failed_at(0, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _abandoned(self) -> None:
+        """The client has disconnected."""
+        if not self.done:
+            self._api.finish(self)

@@ -29,13 +29,14 @@ _DEAD_MAX: Final = 1000
 class Waiting:
     """A waiting request. Subclasses say what happens when its time is up."""
 
-    __slots__ = ("done", "patient", "queued")
+    __slots__ = ("done", "patient", "queued", "waits_since_ms")
     operation = "Other"  # by Kafka's name of its purgatory, where there is one
 
     def __init__(self) -> None:
         self.done = False
         self.queued = False  # it is in the heap of deadlines
         self.patient = True  # an answer that is not urgent may wait a little
+        self.waits_since_ms = MonotonicMs(0)  # 0: it has not waited
 
     def expire(self) -> None:
         """The time is up: answer with what is there."""
@@ -49,7 +50,7 @@ class Waiting:
 class DataRequest(Waiting):
     """A Produce or Fetch request, and when it was received, begun, and began to wait."""
 
-    __slots__ = ("begun_ms", "connection", "header", "started_ms", "waits_since_ms")
+    __slots__ = ("begun_ms", "connection", "header", "started_ms")
 
     def __init__(self, connection: Connection, header: RequestHeader) -> None:
         super().__init__()
@@ -57,7 +58,6 @@ class DataRequest(Waiting):
         self.header = header
         self.started_ms = connection.active_ms
         self.begun_ms = connection.begun_ms
-        self.waits_since_ms = MonotonicMs(0)  # 0: it has not waited
 
     def count(
         self, metrics: RequestMetrics, api_key: int, monotonic_ms: MonotonicMs, throttle_ms: int = 0
@@ -109,8 +109,7 @@ class Purgatory:
         """Keep a request until it is finished, at most for `timeout_ms`."""
         monotonic_ms = self._monotonic_ms()
         deadline_ms = monotonic_ms + timeout_ms
-        if isinstance(waiting, DataRequest):
-            waiting.waits_since_ms = monotonic_ms
+        waiting.waits_since_ms = monotonic_ms
         self._count += 1
         waiting.queued = True
         heappush(self._heap, (deadline_ms, self._count, waiting))
