@@ -375,8 +375,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.wrote(nbytes)
-        self.active_ms = self._monotonic_ms()
-        self._handle_frames()
+        self.active_ms = self.begun_ms = self._monotonic_ms()
+        self._handle_frames(is_new=True)
 
     def eof_received(self) -> bool:
         """Close at once: responses to a client that has closed its side are not needed."""
@@ -412,7 +412,8 @@ class Connection(asyncio.BufferedProtocol):
             or self.closing
         )
 
-    def _handle_frames(self) -> None:
+    def _handle_frames(self, *, is_new: bool = False) -> None:
+        """`is_new`: bytes have just arrived, and `begun_ms` is the present time."""
         self._handling = True
         frames, pipeline = self._frames, self._pipeline
         handled = until_ms = 0
@@ -425,7 +426,8 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames.next_frame()
                 if frame is None:
                     break
-                self.begun_ms = self._monotonic_ms()
+                if handled or not is_new:
+                    self.begun_ms = self._monotonic_ms()
                 if handled == 1:
                     until_ms = self.begun_ms + _SLICE_MS
                 elif handled > 1 and self.begun_ms >= until_ms:

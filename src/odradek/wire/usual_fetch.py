@@ -131,6 +131,7 @@ _STATE: Final = Struct(">ihqqqBi")
 _ONE: Final = Struct(">iixihiB16sBihqqqBi")
 _NO_TAGS: Final = b"\0\0\0"  # of the partition, of the topic, of the response
 _LENGTH_BYTES: Final = 4
+_FIXED_BYTES: Final = _ONE.size + len(_NO_TAGS) - _LENGTH_BYTES  # of a frame for one partition
 
 
 # What a follower is answered about a partition without an error: topic id and partition; high
@@ -146,13 +147,14 @@ def encode_usual_response(
     if len(answers) != 1:
         return _encode_several(correlation_id, session_id, answers)
     (topic_id, index), state, records = answers[0]
-    count = _compact_count(len(records))
-    size = _ONE.size + len(count) + len(records) + len(_NO_TAGS)
+    size = len(records)
+    count = _compact_count(size)
+    size += _FIXED_BYTES + len(count)
     head = _ONE.pack(
-        size - _LENGTH_BYTES, correlation_id, 0, 0, session_id, 2, topic_id, 2,
+        size, correlation_id, 0, 0, session_id, 2, topic_id, 2,
         index, 0, *state, 0, -1,
     )  # fmt: skip
-    if size > JOINED_BYTES:
+    if size > JOINED_BYTES - _LENGTH_BYTES:
         return [head + count, records, _NO_TAGS]
     return [b"".join((head, count, records, _NO_TAGS))]
 

@@ -78,7 +78,7 @@ class UsualFetchApi:
             return False
         session.begin(_FETCH, usual.client_id)
         fetch.quotas.exempt(session)
-        monotonic_ms = fetch.monotonic_ms()
+        monotonic_ms = connection.begun_ms
         fetch.sessions.resume(
             usual.session_id, usual.session_epoch, by_topic_id=True, monotonic_ms=monotonic_ms
         )
