@@ -130,7 +130,7 @@ class LeaderReplica:
     def expansion(self, follower: int) -> tuple[int, ...] | None:
         """The ISR to request after a fetch of this follower; None if it does not change."""
         isr = self.isr
-        if isr.is_in_flight or follower in isr.committed or follower not in self.live:
+        if follower in isr.committed or isr.is_in_flight or follower not in self.live:
             return None
         if not may_join(
             replica_leo=self.followers[follower].leo,
@@ -220,7 +220,7 @@ class LeaderReplica:
         return not self.is_under_min_isr
 
     def _advance(self, monotonic_ms: MonotonicMs) -> int:
-        if not self.may_advance:
+        if self.is_under_min_isr:  # `may_advance`, without a call
             return self.high_watermark
         committed = self.leo
         for follower, progress in self.followers.items():

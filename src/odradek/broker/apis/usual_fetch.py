@@ -27,7 +27,6 @@ from odradek.wire.header import RequestHeader
 from odradek.wire.messages.fetch import FOLLOWER_VERSION, FetchRequest
 from odradek.wire.schema import Buffer
 from odradek.wire.usual_fetch import (
-    NamedPartition,
     UsualAnswer,
     UsualFetch,
     encode_usual_response,
@@ -45,7 +44,6 @@ class UsualFetchApi:
 
     def __init__(self, fetch: FetchApi) -> None:
         self._fetch = fetch
-        self._follower_fetched = fetch.replicas.follower_fetched
 
     def handle(self, connection: Connection, frame: memoryview) -> bool:
         """Acknowledge, and answer now or when there are records; False: it is not a usual fetch."""
@@ -83,8 +81,14 @@ class UsualFetchApi:
             usual.session_id, usual.session_epoch, by_topic_id=True, monotonic_ms=monotonic_ms
         )
         fetcher.is_registered = True
-        _update(fetcher, named, usual.partitions)
-        for wanted, partition in named:
+        for (wanted, partition), each in zip(named, usual.partitions, strict=True):
+            (
+                _, _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch,
+                wanted.follower_log_start_offset, wanted.max_bytes,
+            ) = each  # fmt: skip
+            # As `FetchSession.update` does: behind the partitions that are ready already.
+            fetcher.ready.pop(wanted.key, None)
+            fetcher.ready[wanted.key] = wanted
             self._acknowledge(fetcher, wanted, partition, monotonic_ms)
         header = _new(
             RequestHeader, (_FETCH, FOLLOWER_VERSION, usual.correlation_id, usual.client_id)
@@ -100,7 +104,7 @@ class UsualFetchApi:
         monotonic_ms: MonotonicMs,
     ) -> None:
         """`FetchApi.acknowledge`, if the follower's log ends in the latest leader epoch."""
-        log = partition.log
+        log, fetch = partition.log, self._fetch
         if (
             log is None
             or partition.is_removed
@@ -108,33 +112,18 @@ class UsualFetchApi:
             or wanted.last_fetched_epoch != log.epochs.latest_epoch
             or not log.log_start_offset <= wanted.fetch_offset <= log.leo
         ):
-            self._fetch.acknowledge(fetcher, wanted, monotonic_ms)
+            fetch.acknowledge(fetcher, wanted, monotonic_ms)
             return
-        self._follower_fetched(
-            partition,
+        isr = partition.follower_fetched(
             fetcher.follower_id,
             wanted.fetch_offset,
             monotonic_ms,
             fetcher.follower_epoch,
             wanted.follower_log_start_offset,
         )
+        if isr is not None:
+            fetch.replicas.ask_for_isr(partition, isr)
         fetcher.acknowledged(wanted, partition)
-
-
-def _update(
-    fetcher: Fetcher,
-    named: list[tuple[SessionPartition, Partition]],
-    requested: list[NamedPartition],
-) -> None:
-    """Do what `FetchSession.update` does, for partitions that the session has."""
-    ready = fetcher.ready
-    for (wanted, _), each in zip(named, requested, strict=True):
-        (
-            _, _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch,
-            wanted.follower_log_start_offset, wanted.max_bytes,
-        ) = each  # fmt: skip
-        ready.pop(wanted.key, None)
-        ready[wanted.key] = wanted
 
 
 def _request_of(fetcher: Fetcher, usual: UsualFetch) -> FetchRequest:
@@ -159,6 +148,32 @@ class FollowerCall(FetchCall):
 
     __slots__ = ()
 
+    def __init__(
+        self,
+        api: FetchApi,
+        connection: Connection,
+        header: RequestHeader,
+        request: FetchRequest,
+        fetcher: Fetcher,
+    ) -> None:
+        # Does not call `FetchCall.__init__`, nor those before it, for speed.
+        self.done = self.queued = self._warmed = False
+        self.patient = api.nearest is None
+        self.waits_since_ms = MonotonicMs(0)
+        self.connection = connection
+        self.header = header
+        self.started_ms = connection.active_ms
+        self.begun_ms = connection.begun_ms
+        self.request = request
+        self.fetcher = fetcher
+        self._api = api
+        self._slot = None
+        self._allowed = {}
+        max_bytes, min_bytes = request.max_bytes, request.min_bytes
+        limit = api.fetch_bytes_max
+        self._bytes_max = min(limit, max_bytes)
+        self._bytes_min = min(self._bytes_max, min_bytes)
+
     def run(self) -> None:
         found = self._find() if self.fetcher.ready else _NOTHING
         if found is None:
@@ -168,10 +183,11 @@ class FollowerCall(FetchCall):
             self._over()
         else:
             slot = self._slot = self.connection.later(self._abandoned)
-            if self._api.answers_early:
+            api = self._api
+            if api.answers_early:
                 slot.hurry = self.expire
             self._sleep_on(found)
-            self._api.purgatory.wait(self, self.request.max_wait_ms)
+            api.purgatory.wait(self, self.request.max_wait_ms)
 
     def look_again(self) -> None:
         found = self._find()

@@ -400,11 +400,11 @@ class Partition:
         if progress.log_start_offset != log_start_offset:
             progress.log_start_offset = log_start_offset
             self._low_watermark_may_move()
-        self._high_watermark_may_move(
-            leader.fetched(
-                follower, offset=offset, monotonic_ms=monotonic_ms, broker_epoch=broker_epoch
-            )
+        high_watermark = leader.fetched(
+            follower, offset=offset, monotonic_ms=monotonic_ms, broker_epoch=broker_epoch
         )
+        if self.log is not None and high_watermark != self.log.high_watermark:
+            self._high_watermark_may_move(high_watermark)
         return leader.expansion(follower)
 
     def isr_stored(
@@ -534,7 +534,7 @@ class Partition:
         if log is None or high_watermark == log.high_watermark:
             return
         was_unstable = log.producers.first_unstable_offset != NO_OFFSET
-        stable = log.last_stable_offset
+        stable = log.last_stable_offset if was_unstable else high_watermark
         log.set_high_watermark(high_watermark)
         produces = self._produces
         senders: dict[Sender, None] = {}
