@@ -11,7 +11,7 @@ called back with None; to go on, the owner makes another channel.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError
@@ -38,24 +38,21 @@ class Connector(Protocol):
         """
 
 
-class _InFlight(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    sent_ms: MonotonicMs
-    answered: Answered
+# When it was sent, API key, API version, correlation id, `answered`. A plain tuple: one is made for
+# each fetch of a follower.
+_InFlight: TypeAlias = tuple[MonotonicMs, int, int, int, Answered]
 
 
 class Channel(asyncio.BufferedProtocol):
     """One connection to one broker, with its requests in flight."""
 
     __slots__ = (
-        "_correlation_id",
         "_ended",
         "_frames",
         "_in_flight",
         "_monotonic_ms",
         "_transport",
+        "next_correlation_id",
         "stale_ms",
     )
 
@@ -68,15 +65,10 @@ class Channel(asyncio.BufferedProtocol):
         self._ended = ended
         self._frames = FrameBuffer(frame_bytes_max=RESPONSE_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
-        self._correlation_id = 0
+        self.next_correlation_id = 1  # of the next request that is sent
         self._transport: asyncio.Transport | None = None
 
     # ------------------------------------------------------------------ for its owner
-
-    def next_correlation_id(self) -> int:
-        """Draw the correlation id of the next request."""
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return self._correlation_id
 
     def send(
         self,
@@ -86,19 +78,25 @@ class Channel(asyncio.BufferedProtocol):
         api_version: int,
         answered: Answered,
     ) -> None:
-        """Send a request with the correlation id drawn last; `answered` is called exactly once."""
-        if self._transport is None or self._transport.is_closing():
+        """Send a request with `next_correlation_id`; `answered` is called exactly once."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
             answered(None, 0)
             return
+        correlation_id = self.next_correlation_id
+        self.next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self._in_flight.append(
-            _InFlight(api_key, api_version, self._correlation_id, self._monotonic_ms(), answered)
+            (self._monotonic_ms(), api_key, api_version, correlation_id, answered)
         )
-        write_joined(self._transport, chunks)
+        if not chunks[1:] and len(chunks[0]) <= JOIN_BYTES:
+            transport.write(chunks[0])
+        else:
+            write_joined(transport, chunks)
 
     @property
     def oldest_request_ms(self) -> MonotonicMs | None:
         """When the oldest request without a response was sent; None if there is no such request."""
-        return self._in_flight[0].sent_ms if self._in_flight else None
+        return self._in_flight[0][0] if self._in_flight else None
 
     @property
     def is_stale(self) -> bool:
@@ -117,34 +115,31 @@ class Channel(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the cause
         self._transport = None
         awaited, self._in_flight = self._in_flight, deque()
-        for request in awaited:
-            request.answered(None, 0)
+        for *_, answered in awaited:
+            answered(None, 0)
         self._ended()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - a hint
         return self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._frames.wrote(nbytes)
+        frames = self._frames
         try:
-            while (frame := self._frames.next_frame()) is not None:
-                self._answer(frame)
+            frame = frames.next_frame(nbytes)
+            while frame is not None:
+                if not self._in_flight:  # a response without a request
+                    self.close()
+                    return
+                _, api_key, api_version, expected, answered = self._in_flight.popleft()
+                correlation_id, position = decode_response_header(frame, 0, api_key, api_version)
+                if correlation_id != expected:
+                    answered(None, 0)
+                    self.close()
+                    return
+                answered(frame, position)
+                frame = frames.next_frame() if frames.has_more else None
         except MalformedRequestError:
             self.close()  # bytes after a malformed response cannot be trusted
-
-    def _answer(self, frame: memoryview) -> None:
-        if not self._in_flight:
-            raise MalformedRequestError("a response without a request")
-        request = self._in_flight.popleft()
-        correlation_id, position = decode_response_header(
-            frame, 0, request.api_key, request.api_version
-        )
-        if correlation_id != request.correlation_id:
-            request.answered(None, 0)
-            raise MalformedRequestError(
-                f"response {correlation_id}, expected {request.correlation_id}"
-            )
-        request.answered(frame, position)
 
 
 def write_joined(transport: asyncio.WriteTransport, chunks: Sequence[Chunk]) -> None:

@@ -35,7 +35,7 @@ class FrameBuffer:
 
     __slots__ = (
         "_buffer", "_end", "_small_frames", "_start", "_touched", "_view", "frame_bytes_max",
-        "is_large",
+        "has_more", "is_large",
     )  # fmt: skip
 
     def __init__(self, *, frame_bytes_max: int) -> None:
@@ -47,6 +47,7 @@ class FrameBuffer:
         self._start = 0  # of the bytes not yet consumed
         self._end = 0  # of the bytes that the socket has written
         self._small_frames = 0
+        self.has_more = False  # bytes behind the frame that was read last
         self.is_large = False  # it has more memory than at the start
         self._touched = 0  # bytes from the beginning of the buffer that were ever written
 
@@ -57,10 +58,12 @@ class FrameBuffer:
     def writable(self) -> memoryview:
         """Room for the socket to write into, at least one byte."""
         if self._start == self._end:
-            self._touched = max(self._touched, self._end)
+            # For most frames nothing has to be measured: others were as large before.
+            if self._end > self._touched or not self._touched or self.is_large:
+                self._touched = max(self._touched, self._end)
+                if self._touched >= len(self._buffer) or self.is_large:
+                    self._resize_empty()
             self._start = self._end = 0
-            if self._touched >= len(self._buffer) or self.is_large:
-                self._resize_empty()
         elif self._end == len(self._buffer):
             self._make_room()
         return self._view[self._end :]
@@ -79,13 +82,16 @@ class FrameBuffer:
         """Count `count` bytes that the socket has written into `writable()`."""
         self._end += count
 
-    def next_frame(self) -> memoryview | None:
+    def next_frame(self, wrote: int = 0) -> memoryview | None:
         """The next complete frame without its length, or None.
+
+        `wrote` counts bytes as the method of that name does, without another call.
 
         Raises:
             MalformedRequestError: the length is negative or above the limit. It is checked
                 before the body arrives, so a peer cannot make a broker buffer 2 GiB.
         """
+        self._end += wrote
         start = self._start
         body = start + LENGTH_BYTES
         if self._end < body:
@@ -97,6 +103,7 @@ class FrameBuffer:
         if self._end < end:
             return None
         self._start = end
+        self.has_more = end < self._end
         self._small_frames = self._small_frames + 1 if length < _SMALL_BYTES // 2 else 0
         return self._view[body:end]
 

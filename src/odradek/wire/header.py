@@ -25,6 +25,7 @@ _KEY_TO_CLIENT_ID: Final = Struct(">hhih").unpack_from
 _KEY_TO_CORRELATION: Final = Struct(">hhi")
 _CORRELATION: Final = Struct(">i")
 _CORRELATION_AND_TAGS: Final = Struct(">ix")
+_CORRELATION_AND_TAG_COUNT: Final = Struct(">iB").unpack_from
 _PACK_TO_CLIENT_ID: Final = Struct(">hhih").pack
 _new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 _NEVER: Final = 1 << 15
@@ -37,6 +38,7 @@ _CLIENT_FLEXIBLE_FROM: Final = {
     **_FLEXIBLE_FROM,
     **{key: api.flexible_from for key, api in FOREIGN_APIS.items()},
 }
+_RESPONSE_TAGS_FROM: Final = {**_CLIENT_FLEXIBLE_FROM, int(ApiKey.API_VERSIONS): _NEVER}
 
 
 class RequestHeader(NamedTuple):
@@ -112,7 +114,7 @@ def encode_request_header(
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Write a response's header, in the version that goes with the API's version."""
-    if _response_has_tags(api_key, api_version):
+    if api_version >= _RESPONSE_TAGS_FROM[api_key]:
         return _CORRELATION_AND_TAGS.pack(correlation_id)
     return _CORRELATION.pack(correlation_id)
 
@@ -121,18 +123,13 @@ def decode_response_header(
     view: memoryview, position: int, api_key: int, api_version: int
 ) -> tuple[int, int]:
     """Read a response's header. Returns the correlation id and the position of the body."""
-    has_tags = _response_has_tags(api_key, api_version)
-    if len(view) - position < _CORRELATION.size + has_tags:
-        raise MalformedRequestError(f"response header: only {len(view) - position} bytes")
-    (correlation_id,) = _CORRELATION.unpack_from(view, position)
-    position += _CORRELATION.size
-    if has_tags:
-        count = view[position]
-        position += 1
-        if count:
-            position = skip_tags(view, position, count, "response header")
+    try:
+        if api_version < _RESPONSE_TAGS_FROM[api_key]:
+            return _CORRELATION.unpack_from(view, position)[0], position + _CORRELATION.size
+        correlation_id, tag_count = _CORRELATION_AND_TAG_COUNT(view, position)
+    except struct.error:
+        raise MalformedRequestError(f"response header: only {len(view) - position} bytes") from None
+    position += _CORRELATION_AND_TAGS.size
+    if tag_count:
+        position = skip_tags(view, position, tag_count, "response header")
     return correlation_id, position
-
-
-def _response_has_tags(api_key: int, api_version: int) -> bool:
-    return api_version >= _CLIENT_FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS

@@ -3,6 +3,7 @@
 from tests.unit.net.test_connection import FakeTransport
 
 from odradek.net.channel import Channel
+from odradek.net.outgoing import JOIN_BYTES
 from odradek.wire.header import encode_response_header
 
 FETCH, VERSION = 1, 17
@@ -21,7 +22,7 @@ class Ends:
         self.ended += 1
 
     def ask(self):
-        number = self.channel.next_correlation_id()
+        number = self.channel.next_correlation_id
         self.channel.send(
             [b"frame %d" % number], api_key=FETCH, api_version=VERSION, answered=self._answered
         )
@@ -84,6 +85,30 @@ def test_a_response_to_another_request_ends_the_channel():
 
     assert ends.answers == [None]
     assert ends.transport.closed
+
+
+def test_a_response_that_ends_within_its_header_ends_the_channel():
+    ends = Ends()
+    ends.ask()
+    ends.receive(b"\0\0\0\4" + bytes(4))
+
+    assert ends.transport.closed
+
+
+def test_each_request_gets_a_number_of_its_own():
+    ends = Ends()
+    ends.channel.next_correlation_id = 0x7FFFFFFF
+
+    assert [ends.ask() for _ in range(3)] == [0x7FFFFFFF, 0, 1]
+
+
+def test_only_small_pieces_of_a_request_are_joined():
+    ends = Ends()
+    large = b"x" * (JOIN_BYTES + 1)
+    for chunks in ([b"a"], [b"b", b"c"], [large], [b"d", large, b"e"]):
+        ends.channel.send(chunks, api_key=FETCH, api_version=VERSION, answered=ends._answered)
+
+    assert ends.transport.written == [b"a", b"bc", large, b"d", large, b"e"]
 
 
 def test_a_response_without_a_request_ends_the_channel():

@@ -51,6 +51,38 @@ def test_the_buffer_grows_with_what_one_read_brings():
     assert buffer.memory_bytes == 16_384
 
 
+def test_the_buffer_grows_after_a_read_that_fills_it():
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    for size in (300, 2_044):
+        frames_of(buffer, framed(bytes(size)), iter(lambda: MIB, None))
+    buffer.writable()
+
+    assert buffer.memory_bytes == 16_384
+
+
+def test_a_frame_is_read_with_the_bytes_that_complete_it():
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    stream = framed(b"one") + framed(b"two")
+    buffer.writable()[: len(stream)] = stream
+
+    assert buffer.next_frame(5) is None
+    assert buffer.next_frame(2) == b"one"
+    assert not buffer.has_more
+    assert buffer.next_frame(len(stream) - 7) == b"two"
+
+
+def test_a_buffer_tells_whether_there_are_bytes_behind_a_frame():
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    stream = framed(b"one") + framed(b"two")
+    buffer.writable()[: len(stream)] = stream
+    read = [
+        (buffer.next_frame(len(stream)), buffer.has_more),
+        (buffer.next_frame(), buffer.has_more),
+    ]
+
+    assert read == [(b"one", True), (b"two", False)]
+
+
 def test_a_buffer_with_received_bytes_is_not_released():
     buffer = FrameBuffer(frame_bytes_max=MIB)
     sent = framed(b"a request")

@@ -154,7 +154,7 @@ async def exchange(
                 raise
 
     channel.send(
-        framed(request, version, channel.next_correlation_id(), client_id),
+        framed(request, version, channel.next_correlation_id, client_id),
         api_key=key,
         api_version=version,
         answered=answered,

@@ -312,7 +312,7 @@ class ReplicaFetcher:
             self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
             return
         channel.send(
-            (self._request(channel.next_correlation_id()),),
+            (self._request(channel.next_correlation_id),),
             api_key=ApiKey.FETCH,
             api_version=FOLLOWER_VERSION,
             answered=self._answered,
