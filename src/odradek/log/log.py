@@ -209,10 +209,8 @@ class Log:
             return Appended(first_offset, last_offset, append_time, flushes=True)
         return Appended(first_offset, last_offset, append_time)
 
-    def append_as_follower(self, batches: memoryview, *, wall_ms: WallMs) -> int:
-        """Append fetched batches, offsets and epochs unchanged. Returns the bytes appended.
-
-        An incomplete batch at the end of `batches` is ignored.
+    def append_as_follower(self, batches: memoryview) -> int:
+        """Append the whole ones of fetched batches, unchanged. Returns the bytes appended.
 
         Raises:
             CorruptBatchError: nothing was appended.
@@ -222,21 +220,24 @@ class Log:
         taken, headers = validate_replicated(batches)
         if headers and headers[0].base_offset < self.leo:
             raise UnexpectedOffsetError(headers[0], self.leo)
-        begin = end = 0
-        run: list[BatchHeader] = []
-        for header in headers:
+        begin = end = first = 0
+        for index, header in enumerate(headers):
             size = header.length + OVERHEAD_BYTES
             planned = self._active.size + end - begin
-            if self._must_roll(header, size, header.last_offset, planned, wall_ms):
-                self._write_run(batches[begin:end], run)
+            last_offset = header.base_offset + header.last_offset_delta
+            if (
+                header.max_timestamp > self._roll_after
+                or planned + size > self._segment_bytes
+                or last_offset - self._active.base_offset > RELATIVE_OFFSET_MAX
+            ) and self._must_roll(header, size, last_offset, planned, self.host.clock.wall_ms()):
+                self._write_run(batches[begin:end], headers[first:index])
                 # The roll is at the log end offset, even if compaction has left a gap before the
                 # batch: recovery removes segments after a gap if the topic is not compacted.
-                is_near = header.last_offset - self.leo <= RELATIVE_OFFSET_MAX
+                is_near = last_offset - self.leo <= RELATIVE_OFFSET_MAX
                 self.roll(self.leo if is_near else header.base_offset)
-                begin, run = end, []
-            run.append(header)
+                begin, first = end, index
             end += size
-        self._write_run(batches[begin:end], run)
+        self._write_run(batches[begin:end], headers[first:])
         if self.leo >= self._flush_at:
             self.flush()
         return taken
@@ -250,9 +251,11 @@ class Log:
         position = active.size
         active.file.write(position, (batches,))
         at = 0
+        latest_epoch = self.epochs.latest_epoch
         for header in run:
-            if header.leader_epoch > self.epochs.latest_epoch:
-                self.assign_epoch(header.leader_epoch, header.base_offset)
+            if header.leader_epoch > latest_epoch:
+                latest_epoch = header.leader_epoch
+                self.assign_epoch(latest_epoch, header.base_offset)
             size = header.length + OVERHEAD_BYTES
             self._note(active, batches[at : at + size], header, header.base_offset, position + at)
             at += size

@@ -16,7 +16,6 @@ from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
-from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import CorruptBatchError, base_offset_at
 
@@ -29,11 +28,10 @@ Moved = Callable[[TopicPartition, Log], None]
 class MovingLogs:
     """All copies that one broker is making."""
 
-    def __init__(self, logs: Logs, moved: Moved, *, wall_ms: Callable[[], WallMs]) -> None:
+    def __init__(self, logs: Logs, moved: Moved) -> None:
         """`moved` is called with each log that has replaced another."""
         self._logs = logs
         self._moved = moved
-        self._wall_ms = wall_ms
         self._cuts: dict[TopicPartition, int] = {}
         self._flushed: set[TopicPartition] = set()
         self._loaded: set[TopicPartition] = set()
@@ -112,7 +110,7 @@ class MovingLogs:
             # The log start offset is within a batch: the copy begins with the whole batch.
             assert not future.size_bytes, partition
             future.truncate_fully_and_start_at(base_offset_at(batches, 0))
-        return future.append_as_follower(batches, wall_ms=self._wall_ms())
+        return future.append_as_follower(batches)
 
     def _wait(
         self,

@@ -302,6 +302,17 @@ def validate_replicated(view: memoryview) -> tuple[int, list[BatchHeader]]:
     Raises:
         CorruptBatchError: a wrong length, magic or checksum, or offsets that do not increase.
     """
+    size = len(view)
+    if size >= HEADER_BYTES:
+        header = _new_tuple(BatchHeader, HEADER.unpack_from(view))
+        if (
+            header.length + OVERHEAD_BYTES == size
+            and header.magic == MAGIC
+            and header.base_offset >= 0
+            and header.last_offset_delta >= 0
+            and crc32c(view[ATTRIBUTES_AT:]) == header.crc
+        ):
+            return size, [header]  # the usual answer to a follower: one batch, and a sound one
     headers: list[BatchHeader] = []
     end = 0
     next_offset = -1

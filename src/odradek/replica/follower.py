@@ -1,4 +1,4 @@
-"""A follower's decisions: where to truncate its log, and its high watermark.
+"""A follower's decision: where to truncate its log.
 
 A follower fetches from its log end offset and sends the leader epoch of its last batch. If the
 leader's log does not have that end, the response has no records but a diverging epoch: the newest
@@ -33,11 +33,6 @@ def truncation_offset(*, leader: EpochEnd, own: EpochEnd, leo: int) -> int:
     if own.epoch != leader.epoch:
         return min(own.end_offset, leo)
     return min(own.end_offset, leader.end_offset, leo)
-
-
-def high_watermark(*, leader_high_watermark: int, leo: int) -> int:
-    """The follower's high watermark: the leader's, but at most the own log end offset."""
-    return min(leader_high_watermark, leo)
 
 
 class OutOfRange(NamedTuple):

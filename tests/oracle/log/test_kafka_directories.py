@@ -137,7 +137,7 @@ def test_appends_batch_by_batch_write_the_files_that_kafka_wrote():
             data = memoryview(theirs[name])
             for position, header in iter_batches(data):
                 batch = data[position : position + header.size_bytes]
-                log.append_as_follower(batch, wall_ms=NOW_MS)
+                log.append_as_follower(batch)
     stage.close(log)
 
     assert differing(stage.files(), theirs) == []

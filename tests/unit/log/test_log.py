@@ -159,10 +159,17 @@ def test_a_follower_keeps_offsets_and_epochs(world):
     world.disk.mkdir("/data/t-1")
     follower.open_segment(0)
 
-    assert follower.append_as_follower(memoryview(data), wall_ms=world.now_ms) == len(data)
+    assert follower.append_as_follower(memoryview(data)) == len(data)
     assert follower.leo == 3
     assert follower.epochs.starts() == [(3, 0), (5, 1)]
     assert read_all(world) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_the_high_watermark_is_at_most_the_log_end_offset(world):
+    world.create()
+    world.append(b"a", b"b")
+
+    assert [world.log.set_high_watermark(offset) for offset in (1, 3)] == [1, 2]
 
 
 def test_a_follower_ignores_an_incomplete_batch(world):
@@ -172,7 +179,7 @@ def test_a_follower_ignores_an_incomplete_batch(world):
     data = memoryview(leader.read(0, 1 << 20, end_offset=2).data)
     leader.truncate_fully_and_start_at(0)
 
-    taken = leader.append_as_follower(data[:-1], wall_ms=world.now_ms)
+    taken = leader.append_as_follower(data[:-1])
 
     assert taken == len(data) // 2
     assert leader.leo == 1
@@ -183,13 +190,33 @@ def test_a_follower_refuses_damaged_batches_and_offsets_that_it_has(world):
     world.append(b"a")
     data = bytearray(leader.read(0, 1 << 20, end_offset=1).data)
     with pytest.raises(UnexpectedOffsetError):
-        leader.append_as_follower(memoryview(data), wall_ms=world.now_ms)
+        leader.append_as_follower(memoryview(data))
     leader.truncate_to(0)
     data[-1] ^= 1
     with pytest.raises(CorruptBatchError):
-        leader.append_as_follower(memoryview(data), wall_ms=world.now_ms)
+        leader.append_as_follower(memoryview(data))
 
     assert leader.leo == 0
+
+
+def test_a_follower_rolls_by_its_own_clock_where_records_have_no_timestamps(world):
+    follower = world.create(segment_ms=1000)
+    for offset in range(3):
+        batch = bytearray(world.batch(b"x", timestamp=-1, base_offset=offset))
+        follower.append_as_follower(memoryview(batch))
+        world.now_ms += 600
+
+    assert [segment.base_offset for segment in follower.segments] == [0, 2]
+
+
+def test_a_follower_rolls_at_the_limits_of_a_segment(world):
+    follower = world.create(segment_bytes=230, index_interval_bytes=1 << 20)
+    for offset in (0, 1, 2, 3, 4, 1 << 32):
+        size = 100 if offset == 2 else 0
+        batch = bytearray(world.batch(bytes(size), timestamp=5, base_offset=offset))
+        follower.append_as_follower(memoryview(batch))
+
+    assert [segment.base_offset for segment in follower.segments] == [0, 2, 3, 1 << 32]
 
 
 def test_a_follower_rolls_between_the_batches_of_one_fetch(world):
@@ -200,7 +227,7 @@ def test_a_follower_rolls_between_the_batches_of_one_fetch(world):
     leader.truncate_fully_and_start_at(0)
     leader.update_config(LogConfig(segment_bytes=1000))
 
-    leader.append_as_follower(memoryview(data), wall_ms=world.now_ms)
+    leader.append_as_follower(memoryview(data))
 
     assert leader.leo == 30
     assert all(segment.size <= 1000 for segment in leader.segments)
@@ -215,8 +242,8 @@ def test_a_follower_accepts_gaps_of_compaction(world):
     data = memoryview(leader.read(0, 1 << 20, end_offset=3).data)
     size = len(data) // 3
     leader.truncate_fully_and_start_at(0)
-    leader.append_as_follower(data[:size], wall_ms=world.now_ms)
-    leader.append_as_follower(data[2 * size :], wall_ms=world.now_ms)
+    leader.append_as_follower(data[:size])
+    leader.append_as_follower(data[2 * size :])
 
     assert leader.leo == 3
     assert read_header(leader.read(1, 1000, end_offset=3).data).base_offset == 2
@@ -292,8 +319,8 @@ def test_a_segment_is_rolled_when_offsets_exceed_the_range_of_its_index(world):
     world.create()
     batch = bytearray(world.batch(b"a", base_offset=0))
     far = bytearray(world.batch(b"b", base_offset=1 << 32))
-    world.log.append_as_follower(memoryview(batch), wall_ms=0)
-    world.log.append_as_follower(memoryview(far), wall_ms=0)
+    world.log.append_as_follower(memoryview(batch))
+    world.log.append_as_follower(memoryview(far))
 
     assert [segment.base_offset for segment in world.log.segments] == [0, 1 << 32]
 
@@ -592,7 +619,7 @@ def test_flush_messages_applies_to_followers(world):
     world.pass_time()
     data = memoryview(leader.read(0, 1 << 20, end_offset=3).data)
     leader.truncate_fully_and_start_at(0)
-    leader.append_as_follower(data, wall_ms=world.now_ms)
+    leader.append_as_follower(data)
     world.pass_time()
 
     assert leader.recovery_point == 3

@@ -461,7 +461,7 @@ def test_a_copy_of_another_topic_is_set_aside_at_start(world, broker):
     for _ in range(3):
         broker.append()
     copy = broker.logs.create_future(T0, "/b")
-    copy.append_as_follower(memoryview(world.batch(b"x")), wall_ms=world.now_ms)
+    copy.append_as_follower(memoryview(world.batch(b"x")))
     broker.stop()
     world.disk.rename("/a/t-0", "/a/elsewhere")
     other = Broker(world, "/a").start()
@@ -732,11 +732,7 @@ def test_flush_ms_is_applied(world):
 
 def move(world, broker, target="/b", between=lambda: None):
     moved = []
-    moving = MovingLogs(
-        broker.logs,
-        lambda partition, log: moved.append((partition, log)),
-        wall_ms=lambda: world.now_ms,
-    )
+    moving = MovingLogs(broker.logs, lambda partition, log: moved.append((partition, log)))
     moving.start(T0, target)
     for _ in range(50):
         moving.step()
@@ -812,7 +808,7 @@ def test_a_cold_log_moves_too(world, broker):
 def test_a_move_to_the_present_directory_cancels_a_move(world, broker):
     broker.create(directory="/a")
     broker.append()
-    moving = MovingLogs(broker.logs, lambda *_: None, wall_ms=lambda: world.now_ms)
+    moving = MovingLogs(broker.logs, lambda *_: None)
     moving.start(T0, "/b")
     assert [held.is_future for held in broker.logs.held_in("/b")] == [True]
     moving.start(T0, "/a")
@@ -833,9 +829,7 @@ def test_a_copy_whose_directory_was_offline_during_a_truncation_is_made_again(wo
     for _ in range(5):
         broker.append()
     future = broker.logs.create_future(T0, "/b")
-    future.append_as_follower(
-        memoryview(log.read(0, 10_000, end_offset=5).data), wall_ms=world.now_ms
-    )
+    future.append_as_follower(memoryview(log.read(0, 10_000, end_offset=5).data))
     broker.stop()
     alone = Broker(world, "/a").start()
     alone.logs.get(T0).truncate_to(3)
@@ -858,9 +852,7 @@ def test_a_copy_under_way_continues_after_a_crash(world, broker):
     for _ in range(20):
         broker.append()
     future = broker.logs.create_future(T0, "/b")
-    future.append_as_follower(
-        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=20).data), wall_ms=0
-    )
+    future.append_as_follower(memoryview(broker.logs.get(T0).read(0, 1000, end_offset=20).data))
     world.pass_time()
     world.disk.crash(Crash.PROCESS)
     again = Broker(world).start()
@@ -891,7 +883,7 @@ def copied(world, broker):
     for _ in range(10):
         broker.append()
     future = broker.logs.create_future(T0, "/b")
-    future.append_as_follower(memoryview(log.read(0, 10_000, end_offset=10).data), wall_ms=0)
+    future.append_as_follower(memoryview(log.read(0, 10_000, end_offset=10).data))
     world.pass_time()
     world.disk.crash(Crash.PROCESS)
     return Broker(world)
@@ -927,7 +919,7 @@ def test_a_moved_log_is_deleted_when_the_new_name_is_durable(world, broker):
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b").append_as_follower(
-        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), wall_ms=0
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data)
     )
     broker.logs.swap_in(T0)
     assert world.disk.exists("/a/t-0")
@@ -939,7 +931,7 @@ def test_a_moved_log_is_deleted_when_the_new_name_is_durable(world, broker):
 
 def swap_in_copy(broker, directory):
     broker.logs.create_future(T0, directory).append_as_follower(
-        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), wall_ms=0
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data)
     )
     broker.logs.swap_in(T0)
 
@@ -983,7 +975,7 @@ def test_total_and_free_space_are_reported(world, broker):
 def test_a_move_cancelled_during_the_flush_of_its_copy_takes_nothing_offline(world, broker):
     broker.create(directory="/a")
     broker.append()
-    moving = MovingLogs(broker.logs, lambda *_: None, wall_ms=lambda: world.now_ms)
+    moving = MovingLogs(broker.logs, lambda *_: None)
     moving.start(T0, "/b")
     assert moving.step() > 0
     world.disk.faults.append(DiskFault("flush", "-future"))

@@ -225,7 +225,7 @@ def test_a_follower_of_a_log_that_was_compacted_before_loses_nothing_at_gaps(wor
     world.create(segment_bytes=400)
     for offset in range(0, 20, 2):
         batch = world.batch(BATCH, base_offset=offset)
-        world.log.append_as_follower(memoryview(batch), wall_ms=world.now_ms)
+        world.log.append_as_follower(memoryview(batch))
     assert len(world.log.segments) > 3
 
     assert world.load(clean=False).leo == 19

@@ -8,7 +8,6 @@ from odradek.log.leader_epochs import LeaderEpochs
 from odradek.replica.follower import (
     EpochEnd,
     OutOfRange,
-    high_watermark,
     out_of_range,
     truncation_offset,
 )
@@ -27,11 +26,6 @@ from odradek.replica.follower import (
 )
 def test_truncation(leader, own, leo, cut):
     assert truncation_offset(leader=EpochEnd(*leader), own=EpochEnd(*own), leo=leo) == cut
-
-
-def test_a_followers_high_watermark_is_at_most_its_log_end_offset():
-    assert high_watermark(leader_high_watermark=10, leo=7) == 7
-    assert high_watermark(leader_high_watermark=5, leo=7) == 5
 
 
 def test_out_of_range():

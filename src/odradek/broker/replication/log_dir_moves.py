@@ -41,7 +41,7 @@ class LogDirMoves:
         self._logs = logs
         self._replicas = replicas
         self._tasks = tasks
-        self._copies = MovingLogs(logs, self._moved, wall_ms=clock.wall_ms)
+        self._copies = MovingLogs(logs, self._moved)
         self._task: asyncio.Task[None] | None = None
 
     def resume(self) -> None:

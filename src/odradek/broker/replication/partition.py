@@ -28,7 +28,6 @@ from odradek.record.batch import MAGIC, MAGIC_AT, BatchHeader
 from odradek.record.conversion import upgraded
 from odradek.record.validate import ValidationRules
 from odradek.replica.fetch_session import SessionPartition
-from odradek.replica.follower import high_watermark as committed_here
 from odradek.replica.isr import Isr
 from odradek.replica.leader import Follower, LeaderReplica
 from odradek.replica.throttle import Throttles
@@ -335,9 +334,7 @@ class Partition:
         if also is not None:
             also(error)
 
-    def follow(
-        self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: WallMs
-    ) -> bool:
+    def follow(self, batches: memoryview, *, high_watermark: int, log_start_offset: int) -> bool:
         """Append what the leader sent and take over its HW. Returns whether LEO or log start moved.
 
         Raises:
@@ -349,11 +346,12 @@ class Partition:
         if log is None:
             raise ApiError(self.error or ErrorCode.KAFKA_STORAGE_ERROR)
         before = log.leo
-        if len(batches):
-            if len(batches) > MAGIC_AT and batches[MAGIC_AT] < MAGIC:
+        size_bytes = len(batches)
+        if size_bytes:
+            if size_bytes > MAGIC_AT and batches[MAGIC_AT] < MAGIC:
                 batches = upgraded(batches)  # the leader has a segment of an old format
             try:
-                log.append_as_follower(batches, wall_ms=wall_ms)
+                log.append_as_follower(batches)
             except UnexpectedOffsetError as error:
                 if log.leo > max(log.log_start_offset, log_start_offset) or not (
                     error.first_offset < log.leo <= error.last_offset
@@ -362,12 +360,12 @@ class Partition:
                 # The leader's log starts within a batch (DeleteRecords). This log is empty or has
                 # only deleted records, so it has to begin where the batch does.
                 log.truncate_fully_and_start_at(error.first_offset)
-                log.append_as_follower(batches, wall_ms=wall_ms)
+                log.append_as_follower(batches)
         old = log.high_watermark
-        log.set_high_watermark(committed_here(leader_high_watermark=high_watermark, leo=log.leo))
+        log.set_high_watermark(high_watermark)  # at most the own log end offset
         if self._watches is not None and log.high_watermark != old:
             for watch, wanted in self._watches.items():  # consumers that read from this follower
-                watch.partition_ready(wanted, len(batches) or 1)
+                watch.partition_ready(wanted, size_bytes or 1)
         if log.log_start_offset < log_start_offset <= log.high_watermark:
             log.advance_log_start(log_start_offset)
             return True  # the leader waits for the new log start (DeleteRecords)

@@ -409,7 +409,6 @@ class ReplicaFetcher:
                     memoryview(data.records or b""),
                     high_watermark=data.high_watermark,
                     log_start_offset=data.log_start_offset,
-                    wall_ms=self._clock.wall_ms(),
                 )
                 followed.lag = max(0, data.high_watermark - held.leo)
                 self.fetched_bytes += len(data.records or b"")

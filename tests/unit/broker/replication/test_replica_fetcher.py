@@ -37,7 +37,7 @@ class FakePartition:
         )
         self.followed = []
 
-    def follow(self, batches, *, high_watermark, log_start_offset, wall_ms):
+    def follow(self, batches, *, high_watermark, log_start_offset):
         self.followed.append((bytes(batches), high_watermark))
         return bool(batches)
 
