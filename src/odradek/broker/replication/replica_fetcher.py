@@ -23,6 +23,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.serving.tasks import Tasks
 from odradek.log.disk import NO_DESCRIPTORS, StorageError
 from odradek.log.log import Log
+from odradek.log.log_config import NEVER
 from odradek.log.slices import UnexpectedOffsetError
 from odradek.model.clock import Clock, MonotonicMs
 from odradek.model.cluster import EndPoint
@@ -33,15 +34,16 @@ from odradek.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.codec import decoder
-from odradek.wire.messages.fetch import (
-    FOLLOWER_VERSION,
-    FetchPartition,
-    FetchResponse,
+from odradek.wire.follower_fetch import (
+    AskedPartition,
+    FetchedPartition,
+    FollowerFetchWriter,
     FollowerLimits,
-    PartitionData,
-    encode_follower_fetch,
+    PartitionKey,
+    read_any,
+    read_usual,
 )
+from odradek.wire.messages.fetch import FOLLOWER_VERSION
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -69,8 +71,6 @@ _SESSION_ERRORS: Final = frozenset(
     }
 )
 
-Key = tuple[bytes, int]
-
 
 class FetchOptions(NamedTuple):
     """The options of a follower's fetches: `replica.fetch.*`, `replica.socket.timeout.ms`."""
@@ -97,18 +97,12 @@ class _Followed:
         self.pause_ms = _FIRST_PAUSE_MS  # after the next error
 
 
-def fetch_partition(index: int, followed: _Followed, *, bytes_max: int) -> FetchPartition:
+def fetch_partition(index: int, followed: _Followed, bytes_max: int) -> AskedPartition:
     """The request for what a partition's leader has after this replica's log end."""
     log_ = followed.partition.log
     assert log_ is not None
-    return FetchPartition(
-        partition=index,
-        current_leader_epoch=followed.leader_epoch,
-        fetch_offset=log_.leo,
-        last_fetched_epoch=log_.epochs.latest_epoch,
-        log_start_offset=log_.log_start_offset,
-        partition_max_bytes=bytes_max,
-    )
+    epoch, last_epoch = followed.leader_epoch, log_.epochs.latest_epoch
+    return index, epoch, log_.leo, last_epoch, log_.log_start_offset, bytes_max
 
 
 def _nothing() -> None:
@@ -148,15 +142,16 @@ class ReplicaFetcher:
         self._tasks = tasks
         self._storage_failed = storage_failed
         self._client_id = f"broker-{broker_id}-fetcher"
-        self._limits = FollowerLimits(
-            options.max_wait_ms, options.min_bytes, options.response_bytes_max
-        )
-        self._followed: dict[Key, _Followed] = {}
-        self._aside: dict[Key, _Followed] = {}  # the ones that are held back
-        self._flushing: dict[Key, _Followed] = {}  # and the ones that the next fetch waits for
+        limits = FollowerLimits(options.max_wait_ms, options.min_bytes, options.response_bytes_max)
+        self._writer = FollowerFetchWriter(self._client_id, broker_id, limits)
+        self._followed: dict[PartitionKey, _Followed] = {}
+        self._aside: dict[PartitionKey, _Followed] = {}  # the ones that are held back
+        self._flushing: dict[
+            PartitionKey, _Followed
+        ] = {}  # and the ones that the next fetch waits for
         # The partitions that the next request adds to the session, and removes from it.
-        self._to_name: dict[Key, _Followed] = {}
-        self._to_remove: dict[Key, None] = {}
+        self._to_name: dict[PartitionKey, _Followed] = {}
+        self._to_remove: dict[PartitionKey, None] = {}
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
         self._channel: Channel | None = None
@@ -245,7 +240,8 @@ class ReplicaFetcher:
             self._is_under_way
             or self._is_stopped
             or self._flushing
-            or len(self._aside) >= len(self._followed)
+            or not self._followed
+            or (self._aside and len(self._aside) >= len(self._followed))
         ):
             return
         self._is_under_way = True
@@ -307,7 +303,7 @@ class ReplicaFetcher:
             if not self._is_stopped:
                 self._later_from_idle()
             return
-        if channel.is_stale:
+        if channel.stale_ms is not None and channel.is_stale:
             self._disconnect()
             self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
             return
@@ -324,31 +320,33 @@ class ReplicaFetcher:
 
     def _request(self, correlation_id: int) -> bytes:
         """The frame of the next fetch."""
-        if self._session_epoch == INITIAL_EPOCH:  # a new session: name all partitions
+        bytes_max = self._options.partition_bytes_max
+        session_id, session_epoch = self._session_id, self._session_epoch
+        if session_epoch == INITIAL_EPOCH:  # a new session: name all partitions
             self._to_name = {k: f for k, f in self._followed.items() if not f.is_held_back}
             self._to_remove.clear()
-        bytes_max = self._options.partition_bytes_max
-        topics: dict[bytes, list[FetchPartition]] = {}
+        elif len(self._to_name) == 1 and not self._to_remove:
+            (topic_id, index), followed = self._to_name.popitem()
+            followed.is_asked = True
+            asked = fetch_partition(index, followed, bytes_max)
+            return self._writer.one(
+                correlation_id, self._broker_epoch(), session_id, session_epoch, topic_id, asked
+            )
+        topics: dict[bytes, list[AskedPartition]] = {}
         for (topic_id, index), followed in self._to_name.items():
             followed.is_asked = True
-            named = fetch_partition(index, followed, bytes_max=bytes_max)
+            asked = fetch_partition(index, followed, bytes_max)
             if topic_id in topics:
-                topics[topic_id].append(named)
+                topics[topic_id].append(asked)
             else:
-                topics[topic_id] = [named]
+                topics[topic_id] = [asked]
         removed: dict[bytes, list[int]] = {}
         for topic_id, index in self._to_remove:
             removed.setdefault(topic_id, []).append(index)
         self._to_name.clear()
         self._to_remove.clear()
-        return encode_follower_fetch(
-            (correlation_id, self._client_id),
-            (self._broker_id, self._broker_epoch()),
-            self._limits,
-            (self._session_id, self._session_epoch),
-            topics,
-            removed,
-        )
+        session = session_id, session_epoch
+        return self._writer.any(correlation_id, self._broker_epoch(), session, topics, removed)
 
     # -------------------------------------------------------------------------- answers
 
@@ -360,27 +358,26 @@ class ReplicaFetcher:
             self._later_from_idle()
             return
         try:
-            response, _ = decoder(FetchResponse, FOLLOWER_VERSION)(frame, position)
+            response = read_usual(frame, position) or read_any(frame, position)
         except MalformedRequestError as error:
             log.warning("%s: %s", self.leader.connection_string, error)
             self._disconnect()
             self._later_from_idle()
             return
-        if response.error_code:
-            self._refused(ErrorCode(response.error_code))
+        error_code, session_id, fetched = response
+        if error_code:
+            self._refused(ErrorCode(error_code))
             return
-        self._session_id = response.session_id
+        self._session_id = session_id
         self._session_epoch = 1 if self._session_epoch == FINAL_EPOCH else self._session_epoch + 1
-        if self._session_id == NO_SESSION:
+        if session_id == NO_SESSION:
             self._session_epoch = INITIAL_EPOCH  # the leader keeps no session: name all each time
-        for topic in response.responses:
-            for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
-                followed = self._followed.get(key)
-                # Errors for a request of an earlier leader epoch (such as FENCED_LEADER_EPOCH)
-                # say nothing about the present one, which the next request names.
-                if followed is not None and followed.is_asked and not followed.is_held_back:
-                    self._process(key, followed, data)
+        for each in fetched:
+            followed = self._followed.get(each[0])
+            # Errors for a request of an earlier leader epoch (such as FENCED_LEADER_EPOCH)
+            # say nothing about the present one, which the next request names.
+            if followed is not None and followed.is_asked and not followed.is_held_back:
+                self._process(followed, each)
         self._go_on(at_once=True)
 
     def _refused(self, error: ErrorCode) -> None:
@@ -391,31 +388,33 @@ class ReplicaFetcher:
         log.warning("%s refuses our fetch: %s", self.leader.connection_string, error.name)
         self._later_from_idle()
 
-    def _process(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+    def _process(self, followed: _Followed, fetched: FetchedPartition) -> None:
+        key, error_code, high_watermark, log_start_offset, diverging_epoch, records = fetched
         partition = followed.partition
         held = partition.log
         if partition.leader_epoch != followed.leader_epoch or held is None:
             return  # it has another leader now: the answer is out of date
         try:
-            if data.error_code:
-                self._handle_error(key, followed, ErrorCode(data.error_code))
-            elif data.diverging_epoch is not None:
-                leader_end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                leader_start = data.log_start_offset
-                self._truncate_diverged(partition, held, leader_end, leader_start=leader_start)
+            if error_code:
+                self._handle_error(key, followed, ErrorCode(error_code))
+            elif diverging_epoch is not None:
+                leader_end = EpochEnd(diverging_epoch.epoch, diverging_epoch.end_offset)
+                self._truncate_diverged(partition, held, leader_end, leader_start=log_start_offset)
                 self._to_name[key] = followed
             else:
                 moved = partition.follow(
-                    memoryview(data.records or b""),
-                    high_watermark=data.high_watermark,
-                    log_start_offset=data.log_start_offset,
+                    records, high_watermark=high_watermark, log_start_offset=log_start_offset
                 )
-                followed.lag = max(0, data.high_watermark - held.leo)
-                self.fetched_bytes += len(data.records or b"")
+                lag = high_watermark - held.leo
+                if lag > 0 or followed.lag:
+                    followed.lag = max(0, lag)
+                self.fetched_bytes += len(records)
                 if moved:
                     self._to_name[key] = followed
-                    self._wait_for_disk(key, followed)
-                self._throttle(key, followed, data)
+                    if held.config.flush_messages != NEVER:
+                        self._wait_for_disk(key, followed)
+                if partition.follower_throttled:
+                    self._throttle(key, followed, len(records), high_watermark)
         except StorageError as error:
             self._storage_failed(error)
             self._after_storage_error(key, followed, error)
@@ -423,7 +422,7 @@ class ReplicaFetcher:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
             self._hold_back(key, followed, self._options.backoff_ms)
 
-    def _wait_for_disk(self, key: Key, followed: _Followed) -> None:
+    def _wait_for_disk(self, key: PartitionKey, followed: _Followed) -> None:
         """Delay fetches that would acknowledge records which have to be flushed first."""
         held = followed.partition.log
         if held is None or held.counted_end == held.leo:
@@ -440,14 +439,16 @@ class ReplicaFetcher:
         self._flushing[key] = followed
         held.flush_rest(flushed)
 
-    def _throttle(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+    def _throttle(
+        self, key: PartitionKey, followed: _Followed, size_bytes: int, high_watermark: int
+    ) -> None:
         """Pause a throttled, lagging partition when the replication quota is exceeded."""
-        quota, partition = self._quota, followed.partition
-        if quota is None or not partition.follower_throttled or partition.log is None:
+        quota, held = self._quota, followed.partition.log
+        if quota is None or held is None:
             return
         monotonic_ms = self._clock.monotonic_ms()
-        quota.record(len(data.records or b""), monotonic_ms)
-        if partition.log.leo < data.high_watermark and quota.is_exceeded(monotonic_ms):
+        quota.record(size_bytes, monotonic_ms)
+        if held.leo < high_watermark and quota.is_exceeded(monotonic_ms):
             self._hold_back(key, followed, self._options.backoff_ms)
 
     @staticmethod
@@ -473,7 +474,7 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------- refusals
 
-    def _handle_error(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
+    def _handle_error(self, key: PartitionKey, followed: _Followed, error: ErrorCode) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._set_aside(key, followed)
             self._tasks.start(self._find_range(key, followed), f"range of {key[1]}")
@@ -485,7 +486,9 @@ class ReplicaFetcher:
             followed.pause_ms = 2 * pause_ms
             self._hold_back(key, followed, pause_ms)
 
-    def _after_storage_error(self, key: Key, followed: _Followed, error: StorageError) -> None:
+    def _after_storage_error(
+        self, key: PartitionKey, followed: _Followed, error: StorageError
+    ) -> None:
         """Fetch again later if only file descriptors ran out: the log directory stays online, so
         the controller has no reason to send LeaderAndIsr again.
         """
@@ -494,7 +497,7 @@ class ReplicaFetcher:
         else:
             self.leave(followed.partition)
 
-    def _hold_back(self, key: Key, followed: _Followed, pause_ms: int) -> None:
+    def _hold_back(self, key: PartitionKey, followed: _Followed, pause_ms: int) -> None:
         """Fetch this partition again after a pause; the others continue."""
         self._set_aside(key, followed)
 
@@ -503,14 +506,14 @@ class ReplicaFetcher:
 
         self._loop.call_later(pause_ms / 1000, again)
 
-    def _set_aside(self, key: Key, followed: _Followed) -> None:
+    def _set_aside(self, key: PartitionKey, followed: _Followed) -> None:
         """Remove it from the session: otherwise the leader would answer its error at once."""
         followed.is_held_back = True
         self._aside[key] = followed
         self._to_name.pop(key, None)
         self._to_remove[key] = None
 
-    def _take_up(self, key: Key, followed: _Followed) -> None:
+    def _take_up(self, key: PartitionKey, followed: _Followed) -> None:
         """Fetch it again, if it is still followed in that leader epoch."""
         followed.is_held_back = False
         if self._followed.get(key) is followed:
@@ -519,7 +522,7 @@ class ReplicaFetcher:
             self._to_remove.pop(key, None)
             self._go_on()
 
-    async def _find_range(self, key: Key, followed: _Followed) -> None:
+    async def _find_range(self, key: PartitionKey, followed: _Followed) -> None:
         """Our LEO is not in the leader's log: ask for its start and end, and truncate to them."""
         partition = followed.partition
         try:

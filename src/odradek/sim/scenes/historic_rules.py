@@ -23,7 +23,8 @@ from odradek.replica.follower import EpochEnd
 from odradek.replica.isr import Isr
 from odradek.replica.leader import LeaderReplica
 from odradek.replica.transitions import refuse_request
-from odradek.wire.messages.fetch import EpochEndOffset, FetchPartition
+from odradek.wire.follower_fetch import AskedPartition
+from odradek.wire.messages.fetch import EpochEndOffset
 
 
 class Patches(Protocol):
@@ -69,11 +70,11 @@ def _logs_are_compared_once_a_leader_epoch(patches: Patches) -> None:
     build, follow = replica_fetcher.fetch_partition, Partition.follow
     agreed = set[tuple[Partition, int]]()
 
-    def fetch_partition(index: int, followed: Any, **limits: int) -> FetchPartition:
-        fetched = build(index, followed, **limits)
+    def fetch_partition(index: int, followed: Any, bytes_max: int) -> AskedPartition:
+        index, epoch, offset, last_epoch, start, limit = build(index, followed, bytes_max)
         if (followed.partition, followed.leader_epoch) in agreed:
-            fetched.last_fetched_epoch = -1
-        return fetched
+            last_epoch = -1
+        return index, epoch, offset, last_epoch, start, limit
 
     def appended(self: Partition, batches: memoryview, **offsets: Any) -> bool:
         agreed.add((self, self.leader_epoch))

@@ -4,8 +4,8 @@ A follower identifies itself by `replica_id` up to v14, by `replica_state` from 
 reads either. Its fetch offset acknowledges every record before it.
 
 The broker encodes its responses with `encode_fetch_response` at the end of this file, which
-does not copy large records, and its fetches as a follower with `encode_follower_fetch`; everything
-else uses the generic codec.
+does not copy large records. What it sends and gets as a follower is in
+`odradek.wire.follower_fetch`. Everything else uses the generic codec.
 
 Versions:
     v0   message sets; v0 and v1 answer format v0, v2 and v3 format v1
@@ -24,12 +24,12 @@ Versions:
     v17  directory id of the replica
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from odradek.wire.codec import encoder
-from odradek.wire.header import encode_request_header, encode_response_header
+from odradek.wire.header import encode_response_header
 from odradek.wire.primitives import ONE_BYTE, encode_unsigned_varint
 from odradek.wire.schema import (
     ZERO_UUID,
@@ -177,12 +177,6 @@ _SHORT: Final = len(ONE_BYTE) - 1  # counts below this are a byte in a compact a
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-# max wait, min and max bytes, isolation level, session id and epoch
-_FOLLOWER_HEAD: Final = Struct(">iiiBii")
-# partition, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags
-_FOLLOWER_PARTITION: Final = Struct(">iiqiqix")
-# no rack, one tag: number, size, replica id, broker epoch, no tags inside
-_FOLLOWER_TAIL: Final = Struct(">BBBBiqx")
 # length, correlation id, no tags, throttle time, error, session id
 _FLEXIBLE_HEAD: Final = Struct(">iixihi")
 # throttle time, error, session id
@@ -200,52 +194,6 @@ JOINED_BYTES: Final = 4096
 _DIVERGING_EPOCH: Final = Struct(">BBiqx")
 _CURRENT_LEADER: Final = Struct(">BBiix")
 _SNAPSHOT_ID: Final = Struct(">BBqix")
-
-
-class FollowerLimits(NamedTuple):
-    """The limits of each response to a follower."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-
-
-def encode_follower_fetch(
-    header: tuple[int, str],
-    replica: tuple[int, int],
-    limits: FollowerLimits,
-    session: tuple[int, int],
-    topics: Mapping[bytes, Sequence[FetchPartition]],
-    forgotten: Mapping[bytes, Sequence[int]],
-) -> bytes:
-    """The frame of a follower's fetch, in `FOLLOWER_VERSION`.
-
-    `header` is correlation id and client id, `replica` its id and broker epoch, `session` id and
-    epoch. Partitions are listed by topic id; of a `FetchPartition` no directory id is sent.
-    """
-    head = encode_request_header(1, FOLLOWER_VERSION, *header)
-    pieces = [b"", head, _FOLLOWER_HEAD.pack(*limits, 0, *session), _compact_count(len(topics))]
-    for topic_id, partitions in topics.items():
-        pieces += (topic_id, _compact_count(len(partitions)))
-        pieces += [
-            _FOLLOWER_PARTITION.pack(
-                each.partition,
-                each.current_leader_epoch,
-                each.fetch_offset,
-                each.last_fetched_epoch,
-                each.log_start_offset,
-                each.partition_max_bytes,
-            )
-            for each in partitions
-        ]
-        pieces.append(b"\0")
-    pieces.append(_compact_count(len(forgotten)))
-    for topic_id, indexes in forgotten.items():
-        pieces += (topic_id, _compact_count(len(indexes)))
-        pieces += (*map(_INT32.pack, indexes), b"\0")
-    pieces.append(_FOLLOWER_TAIL.pack(1, 1, 1, 13, *replica))
-    pieces[0] = _INT32.pack(sum(map(len, pieces)))
-    return b"".join(pieces)
 
 
 def encode_fetch_response(  # noqa: PLR0913 - the fields of the response

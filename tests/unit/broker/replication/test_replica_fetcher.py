@@ -3,11 +3,13 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
 from tests.unit.net.test_connection import FakeTransport
 
 import odradek.sim.world.loop as simulated
 from odradek.broker.replication.replica_fetcher import FetchOptions, ReplicaFetcher
 from odradek.broker.serving.tasks import Tasks
+from odradek.log.log_config import NEVER
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
@@ -17,6 +19,8 @@ from odradek.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -33,8 +37,13 @@ class FakePartition:
         self.topic_partition = TopicPartition("t", index)
         self.leader_epoch = 0
         self.log = SimpleNamespace(
-            leo=10, counted_end=10, log_start_offset=0, epochs=SimpleNamespace(latest_epoch=0)
+            leo=10,
+            counted_end=10,
+            log_start_offset=0,
+            epochs=SimpleNamespace(latest_epoch=0),
+            config=SimpleNamespace(flush_messages=NEVER),
         )
+        self.follower_throttled = False
         self.followed = []
 
     def follow(self, batches, *, high_watermark, log_start_offset):
@@ -77,13 +86,15 @@ class Leader:
         body, _ = decoder(FetchRequest, VERSION)(frame, position)
         return body
 
-    def answer(self, *partitions, error=ErrorCode.NONE):
+    def answer(self, *partitions, error=ErrorCode.NONE, cut=0, **fields):
+        """Answer the last fetch, without the last `cut` bytes of the response."""
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(partitions))]
         response = FetchResponse(
-            error_code=error, session_id=SESSION, responses=topics if partitions else []
+            error_code=error, session_id=SESSION, responses=topics if partitions else [], **fields
         )
         body = encode_response_header(FETCH, VERSION, self._correlation_id)
         body += encoder(FetchResponse, VERSION)(response)
+        body = body[: len(body) - cut]
         data = len(body).to_bytes(4, "big") + body
         self.channel.get_buffer(-1)[: len(data)] = data
         self.channel.buffer_updated(len(data))
@@ -138,6 +149,72 @@ def test_a_session_names_a_partition_again_only_when_its_end_has_moved():
         leader.answer(data(high_watermark=10, records=b"batch"))
         assert asked(await leader.request()) == {0: (0, 12)}
         assert partition.followed == [(b"", 10), (b"batch", 10)]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("part", "response"),
+    [
+        pytest.param({}, {}, id="usual"),
+        pytest.param({"current_leader": LeaderIdAndEpoch()}, {}, id="tagged field of a partition"),
+        pytest.param({}, {"node_endpoints": [NodeEndpoint()]}, id="tagged field of the response"),
+    ],
+)
+def test_an_unusual_response_is_handled_as_a_usual_one(part, response):
+    async def story(fetcher, leader):
+        partitions = [FakePartition(0), FakePartition(1)]
+        for each in partitions:
+            fetcher.follow(each)
+        assert asked(await leader.request()) == {0: (0, 10), 1: (0, 10)}
+        leader.answer(
+            PartitionData(**{"aborted_transactions": None, "high_watermark": 12} | part),
+            data(1, high_watermark=9, records=b"batch"),
+            **response,
+        )
+        assert asked(await leader.request()) == {1: (0, 10)}
+        assert [each.followed for each in partitions] == [[(b"", 12)], [(b"batch", 9)]]
+        assert [lag for _, lag in fetcher.lags()] == [2, 0]
+        assert fetcher.fetched_bytes == len(b"batch")
+
+    play(story)
+
+
+def test_of_a_malformed_response_nothing_is_taken_and_a_new_connection_names_all(caplog):
+    async def story(fetcher, leader):
+        partition = FakePartition()
+        fetcher.follow(partition)
+        await leader.request()
+        leader.answer(data(high_watermark=10))
+        assert asked(await leader.request()) == {}
+        leader.answer(data(high_watermark=11, records=b"batch"), cut=1)
+        assert leader.transport.closed
+        leader.transport.closed = False
+        leader.channel.connection_lost(None)
+        request = await leader.request()
+        assert (asked(request), request.session_epoch) == ({0: (0, 10)}, 0)
+        assert partition.followed == [(b"", 10)]
+
+    play(story)
+
+    assert "FetchResponse" in caplog.text
+
+
+def test_what_is_named_and_removed_goes_into_one_request():
+    async def story(fetcher, leader):
+        partitions = [FakePartition(index) for index in range(3)]
+        for each in partitions:
+            fetcher.follow(each)
+        await leader.request()
+        fetcher.leave(partitions[0])
+        leader.answer(*(data(index, high_watermark=10, records=b"batch") for index in range(3)))
+        request = await leader.request()
+        assert asked(request) == {1: (0, 10), 2: (0, 10)}
+        assert [(t.topic_id, t.partitions) for t in request.forgotten_topics_data] == [
+            (TOPIC_ID, [0])
+        ]
+        assert (request.session_id, request.session_epoch) == (SESSION, 1)
+        assert (request.max_bytes, request.replica_state.replica_epoch) == (10 << 20, 5)
 
     play(story)
 
