@@ -29,9 +29,15 @@ EVICTION_MS_MIN: Final = 120_000
 PARTITIONS_MAX: Final = 1 << 18
 _GROWTH_MIN: Final = 1_000
 
+
 # A partition as a fetch request names it: by topic id since version 13, by name before.
 TopicKey = bytes | str
 PartitionKey = tuple[TopicKey, int]
+
+
+def next_epoch(session_epoch: int) -> int:
+    """The session epoch of the request after this one: 1 follows the largest."""
+    return 1 if session_epoch == _EPOCH_MAX else session_epoch + 1
 
 
 class SessionPartition:
@@ -153,7 +159,7 @@ class FetchSessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if session.epoch != session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        session.epoch = 1 if session_epoch == _EPOCH_MAX else session_epoch + 1
+        session.epoch = next_epoch(session_epoch)
         session.last_used_ms = monotonic_ms
         return session
 

@@ -7,6 +7,7 @@ from odradek.replica.fetch_session import (
     FetchSession,
     FetchSessionCache,
     RequestedPartition,
+    next_epoch,
 )
 
 HOUR_MS = 3_600_000
@@ -70,6 +71,8 @@ def test_the_epoch_after_the_largest_is_1():
 
     assert cache.resume(7, 2**31 - 1, by_topic_id=False, monotonic_ms=1) is fetcher
     assert fetcher.epoch == 1
+    # And a follower, which counts its own requests by this function.
+    assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 1)] == [1, 2, 1]
 
 
 def test_a_full_cache_adds_no_session_while_all_are_recent():

@@ -30,7 +30,7 @@ from odradek.model.cluster import EndPoint
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.model.partition import TopicPartition
 from odradek.net.channel import Channel, Connector
-from odradek.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from odradek.replica.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
@@ -369,7 +369,7 @@ class ReplicaFetcher:
             self._refused(ErrorCode(error_code))
             return
         self._session_id = session_id
-        self._session_epoch = 1 if self._session_epoch == FINAL_EPOCH else self._session_epoch + 1
+        self._session_epoch = next_epoch(self._session_epoch)
         if session_id == NO_SESSION:
             self._session_epoch = INITIAL_EPOCH  # the leader keeps no session: name all each time
         for each in fetched:
