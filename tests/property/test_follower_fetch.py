@@ -207,6 +207,7 @@ def with_a_transaction_of_producer_0():
     response = zeros()
     aborted = [AbortedTransaction(producer_id=0, first_offset=0)]
     response.responses[0].partitions[0].aborted_transactions = aborted
+    response.responses[0].partitions[0].records = b"records"
     return response
 
 

@@ -200,6 +200,31 @@ def test_of_a_malformed_response_nothing_is_taken_and_a_new_connection_names_all
     assert "FetchResponse" in caplog.text
 
 
+def test_a_lag_ends_when_the_leaders_high_watermark_is_reached():
+    async def story(fetcher, leader):
+        fetcher.follow(FakePartition())
+        lags = []
+        for high_watermark in (12, 10):
+            await leader.request()
+            leader.answer(data(high_watermark=high_watermark))
+            lags += [lag for _, lag in fetcher.lags()]
+        assert lags == [2, 0]
+
+    play(story)
+
+
+def test_a_fetcher_that_follows_nothing_any_more_sends_no_request():
+    async def story(fetcher, leader):
+        partition = FakePartition()
+        fetcher.follow(partition)
+        await leader.request()
+        fetcher.leave(partition)
+        leader.answer(data(high_watermark=10))
+        assert leader.transport.written == []
+
+    play(story)
+
+
 def test_what_is_named_and_removed_goes_into_one_request():
     async def story(fetcher, leader):
         partitions = [FakePartition(index) for index in range(3)]
