@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def has_more(self) -> bool:
         """Whether bytes have arrived behind the request that is being handled."""
-        return len(self._frames) > 0
+        return self._frames.has_more
 
     @property
     def in_flight(self) -> int:
@@ -435,6 +435,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._wait_for_turn()
                     break
                 self._handler.frame(self, frame)
+                if not frames.has_more:
+                    break
                 handled += 1
         except MalformedRequestError as error:
             self._handler.refused(self, str(error))
