@@ -461,10 +461,7 @@ class Log:
         return segment.find(offset, wait=wait)
 
     def recent(self, offset: int) -> tuple[Segment, int, int] | None:
-        """Where the batches from `offset` to the LEO are, without any I/O, if they are recent.
-
-        Returns their segment, position and size.
-        """
+        """Segment, position and size of the batches from a recent offset on, without any I/O."""
         offsets = self._recent_offsets
         if not offsets[0] <= offset < self.leo:
             return None
@@ -533,8 +530,8 @@ class Log:
 
     def set_high_watermark(self, offset: int) -> int:
         """Set the high watermark, limited to the log. Returns it."""
-        offset = min(offset, self.leo)
-        offset = max(offset, self.log_start_offset)
+        if not self.log_start_offset <= offset <= self.leo:
+            offset = max(min(offset, self.leo), self.log_start_offset)
         self.high_watermark = offset
         if self.producers.first_unstable_offset != NO_OFFSET:
             self.producers.high_watermark_advanced(offset)
