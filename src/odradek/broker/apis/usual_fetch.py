@@ -211,6 +211,7 @@ class FollowerCall(FetchCall):
             size_bytes >= self._bytes_min
             or (has_moved and not self.patient)
             or self.request.max_wait_ms <= 0
+            or not self.fetcher.partitions  # its session was closed meanwhile
         )
 
     def _sleep_on(self, found: _Found) -> None:
