@@ -278,7 +278,9 @@ class FollowerCall(FetchCall):
             return None
         try:
             return segment.file.read(position, size)
-        except StorageError:
+        except StorageError as error:
+            # Noted at the first failure: the next read may succeed. Then the general way answers.
+            self._api.storage_failed(error)
             return None
 
     def _encoded(self, found: _Found) -> list[Buffer]:
