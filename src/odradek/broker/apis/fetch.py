@@ -143,7 +143,7 @@ class FetchApi:
         if follower_id >= 0 and not session.authorize(
             AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         ):
-            connection.respond(_refused_follower(header, request))
+            connection.respond(refused_follower(header, request))
             return None
         if follower_id >= 0:
             self.quotas.exempt(session)
@@ -174,7 +174,7 @@ class FetchApi:
         if follower_id >= 0 and not connection.session.authorize(
             AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         ):
-            slot.fill(_refused_follower(header, request))
+            slot.fill(refused_follower(header, request))
             return
         await turns.next()
         fetcher = self._fetcher(request, header.api_version, follower_id)
@@ -573,7 +573,7 @@ class FetchCall(DataRequest):
             self.fetcher.leave_all()
 
 
-def _refused_follower(header: RequestHeader, request: FetchRequest) -> list[Buffer]:
+def refused_follower(header: RequestHeader, request: FetchRequest) -> list[Buffer]:
     """The answer to a follower's fetch without CLUSTER_ACTION: an error for each partition."""
     by_id = header.api_version >= BY_TOPIC_ID_SINCE
     topics = [

@@ -12,7 +12,7 @@ Versions:
 
 from typing import Final, TypeAlias
 
-from odradek.broker.apis.fetch import LARGE_BYTES, FetchApi, FetchCall
+from odradek.broker.apis.fetch import LARGE_BYTES, FetchApi, FetchCall, refused_follower
 from odradek.broker.replication.fetching import LATE_BYTES, LOAD_BYTES, Fetcher
 from odradek.broker.replication.partition import Partition
 from odradek.log.disk import StorageError
@@ -23,7 +23,8 @@ from odradek.net.connection import Connection
 from odradek.obs.metrics import FETCH_FOLLOWER
 from odradek.replica.fetch_session import SessionPartition
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.header import RequestHeader
+from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder
+from odradek.wire.header import RequestHeader, decode_request_header
 from odradek.wire.messages.fetch import FOLLOWER_VERSION, FetchRequest
 from odradek.wire.schema import Buffer
 from odradek.wire.usual_fetch import (
@@ -72,9 +73,10 @@ class UsualFetchApi:
                 return False
             named.append((wanted, wanted.target))
         session = connection.session
-        if not session.authorize(_CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME):
-            return False
         session.begin(_FETCH, usual.client_id)
+        if not session.authorize(_CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME):
+            _refuse(connection, frame)  # here: asked again, the audit log would have it twice
+            return True
         fetch.quotas.exempt(session)
         monotonic_ms = connection.begun_ms
         fetch.sessions.resume(
@@ -124,6 +126,13 @@ class UsualFetchApi:
         if isr is not None:
             fetch.replicas.ask_for_isr(partition, isr)
         fetcher.acknowledged(wanted, partition)
+
+
+def _refuse(connection: Connection, frame: memoryview) -> None:
+    """Answer a client that may not fetch as a follower."""
+    header, position = decode_request_header(frame)
+    request, _ = decoder(FetchRequest, FOLLOWER_VERSION)(frame, position, DATA_ELEMENTS_MAX)
+    connection.respond(refused_follower(header, request))
 
 
 def _request_of(fetcher: Fetcher, usual: UsualFetch) -> FetchRequest:
