@@ -151,8 +151,10 @@ class Peer:
     async def ask(self, request, version=None):
         return await self.send(request, version)
 
-    def send_frame(self, frame):
-        self._to_send += len(frame).to_bytes(4, "big") + frame
+    def send_frame(self, *frames):
+        """Send a frame, or several that arrive together."""
+        for frame in frames:
+            self._to_send += len(frame).to_bytes(4, "big") + frame
         self.pump()
 
     def pump(self):
@@ -252,6 +254,7 @@ class Live:
         self.tree = MemoryTree(self.clock.wall_ms)
         self.network = Network()
         self.fatal = []
+        self.is_alone = lambda: False  # as `World.is_alone`
         self.failures = []  # of tasks and callbacks
         loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self.broker = self.make()
@@ -268,12 +271,16 @@ class Live:
             network=self.network,
             authorizer=self.authorizer,
             quotas=self.quotas,
+            is_alone=self._is_alone,
             processor_ns=lambda: self.clock.monotonic_ms() * 1_000_000,
         )
         config = BrokerConfig({**self.properties, **dotted(properties)}, host_name="b0")
         broker = WatchedBroker(config, world, on_fatal=self.fatal.append, failures=self.failures)
         self.quotas.chosen = broker.client_quotas  # what a broker has without others
         return broker
+
+    def _is_alone(self) -> bool:
+        return self.is_alone()
 
     async def start(self) -> None:
         await self.broker.start()
