@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+import pytest
+
 from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.sim.world.loop import run
 
@@ -24,9 +26,17 @@ class Wait(Waiting):
         self.purgatory.finish(self)
 
 
-def purgatory():
+def purgatory(*, is_alone=lambda: False):
     loop = asyncio.get_running_loop()
-    return Purgatory(loop, lambda: round(loop.time() * 1000))
+    return Purgatory(loop, lambda: round(loop.time() * 1000), is_alone)
+
+
+def waiting_in(waiting, log, *kinds):
+    """A request of each kind, named by its number; they wait for long."""
+    requests = [kind(waiting, log, number) for number, kind in enumerate(kinds)]
+    for request in requests:
+        waiting.wait(request, 3_600_000)
+    return requests
 
 
 def test_each_expires_at_its_own_time_and_not_before():
@@ -148,3 +158,127 @@ def test_one_that_fails_does_not_take_the_others_along():
         ["woken", "woken", "expired", "expired"],
         ["woken", "expired"],
     )
+
+
+# ------------------------------------------------------------------------ gathered for one look
+
+
+async def turns():
+    """As many turns as are enough for everything that is due now."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_gathered_requests_are_looked_at_when_the_caller_says_so_and_once():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: True), []
+        first, second = waiting_in(waiting, log, Wait, Wait)
+        assert waiting.gather()
+        waiting.wake(first)
+        waiting.wake(second)
+        await turns()
+        assert log == [], "it has not said so"
+        waiting.look()
+        assert log == [(0, "woken", 0), (1, "woken", 0)]
+        await turns()
+        assert len(log) == 2
+
+    run(scenario())
+
+
+def test_beside_other_work_requests_are_not_gathered():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: False), []
+        (request,) = waiting_in(waiting, log, Wait)
+        assert not waiting.gather()
+        waiting.wake(request)
+        assert log == []
+        await turns()
+        assert log == [(0, "woken", 0)], "in the next turn, without look"
+
+    run(scenario())
+
+
+def test_after_look_a_woken_request_is_looked_at_in_the_next_turn_again():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: True), []
+        (request,) = waiting_in(waiting, log, Wait)
+        assert waiting.gather()
+        waiting.look()
+        waiting.wake(request)
+        assert log == []
+        await turns()
+        assert log == [(0, "woken", 0)]
+
+    run(scenario())
+
+
+def test_what_was_woken_before_is_looked_at_with_the_gathered_and_once():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: True), []
+        before, gathered, after = waiting_in(waiting, log, Wait, Wait, Wait)
+        waiting.wake(before)
+        assert waiting.gather()
+        waiting.wake(gathered)
+        waiting.look()
+        assert [name for name, *_ in log] == [0, 1]
+        waiting.wake(after)
+        assert len(log) == 2
+        await turns()
+        assert [name for name, *_ in log] == [0, 1, 2]
+
+    run(scenario())
+
+
+class Waking(Wait):
+    """Wakes another while it is looked at."""
+
+    other = None
+
+    def look_again(self):
+        super().look_again()
+        self.purgatory.wake(self.other)
+
+
+def test_what_a_gathered_request_wakes_is_looked_at_in_the_next_turn():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: True), []
+        first, second = waiting_in(waiting, log, Waking, Wait)
+        first.other = second
+        assert waiting.gather()
+        waiting.wake(first)
+        waiting.look()
+        assert [name for name, *_ in log] == [0]
+        await turns()
+        assert [name for name, *_ in log] == [0, 1]
+
+    run(scenario())
+
+
+def test_one_that_was_answered_while_it_was_gathered_is_not_looked_at():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: True), []
+        (request,) = waiting_in(waiting, log, Wait)
+        assert waiting.gather()
+        waiting.wake(request)
+        request.expire()
+        waiting.look()
+        assert log == [(0, "expired", 0)]
+
+    run(scenario())
+
+
+def test_a_gathered_request_that_fails_does_not_take_the_others_along():
+    async def scenario():
+        waiting, log = purgatory(is_alone=lambda: True), []
+        requests = waiting_in(waiting, log, Wait, Broken, Wait, Wait)
+        assert waiting.gather()
+        for request in requests:
+            waiting.wake(request)
+        with pytest.raises(RuntimeError, match="woken"):
+            waiting.look()
+        assert [name for name, *_ in log] == [0]
+        await turns()
+        assert [name for name, *_ in log] == [0, 2, 3], "in the next turn"
+
+    run(scenario())
