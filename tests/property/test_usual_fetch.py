@@ -187,7 +187,7 @@ UNUSUAL = {
     "key": [b"\0\0", b"\1\1"],
     "version": [b"\0\x10", b"\0\x12", b"\0\0", b"\1\x11"],
     "client id": [b"\xff\xff", b"\xff\xfe", b"\0\2\xff\xfe", b"\0\3ab", b"\x7f\xff"],
-    "tags of the header": [TAG],
+    "tags of the header": [TAG, b"\1"],
     "isolation": [b"\1"],
     "session": [struct.pack(">ii", 42, epoch) for epoch in (0, -1, -(1 << 31))],
     "topics": [b"\0", b"\1", b"\3", b"\x82\0"],
@@ -209,8 +209,21 @@ UNUSUAL = {
 }
 
 
+EMPTY_TOPIC = USUAL | {"partitions": b"\1", "partition": b"", "tags of the partition": b""}
+WITHOUT_TOPICS = EMPTY_TOPIC | {
+    "topics": b"\1",
+    "topic id": b"",
+    "partitions": b"",
+    "tags of the topic": b"",
+}
+
+
 def test_each_part_that_is_not_usual_is_left_to_the_general_path():
     assert agrees(b"".join(USUAL.values()))
+    assert agrees(b"".join(WITHOUT_TOPICS.values()))
+    assert agrees(b"".join(EMPTY_TOPIC.values()))
+    for null in (WITHOUT_TOPICS | {"topics": b"\0"}, EMPTY_TOPIC | {"partitions": b"\0"}):
+        assert not agrees(b"".join(null.values()))
     for name, others in UNUSUAL.items():
         for other in others:
             frame = b"".join((USUAL | {name: other}).values())
