@@ -560,6 +560,19 @@ def test_a_fetch_that_waits_for_longer_than_it_wants_is_answered_with_nothing(pa
     play(story)
 
 
+def test_a_partition_that_was_ready_for_nothing_is_looked_at_once(path):
+    async def story(live):
+        follower = await begun(live)
+        send(follower)
+        (session,) = live.broker.fetch.sessions
+        session.partition_changed(session.partitions[ID, 0])
+        await asyncio.sleep(0.001)
+        assert answers(follower) == []
+        assert not session.ready
+
+    play(story)
+
+
 def test_only_the_first_partition_with_data_may_go_above_the_limit(path):
     async def story(live):
         follower = await begun(live, partitions=2)
