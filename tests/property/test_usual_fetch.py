@@ -192,8 +192,8 @@ UNUSUAL = {
     "session": [struct.pack(">ii", 42, epoch) for epoch in (0, -1, -(1 << 31))],
     "topics": [b"\0", b"\1", b"\3", b"\x82\0"],
     "partitions": [b"\0", b"\1", b"\3", b"\x82\0"],
-    "tags of the partition": [TAG, b"\1\0\x10" + b"d" * 16],
-    "tags of the topic": [TAG],
+    "tags of the partition": [TAG, b"\1", b"\1\0\x10" + b"d" * 16],
+    "tags of the topic": [TAG, b"\1"],
     "forgotten": [b"\0", b"\2" + b"f" * 16 + b"\2\0\0\0\1\0"],
     "rack": [b"\2r", b"\0"],
     "tags": [b"\0", b"\2"],
@@ -228,6 +228,15 @@ def test_each_part_that_is_not_usual_is_left_to_the_general_path():
         for other in others:
             frame = b"".join((USUAL | {name: other}).values())
             assert read_usual_fetch(memoryview(frame)) is None, (name, other)
+
+
+def test_a_partition_that_looks_like_the_end_is_left_to_the_general_path():
+    """The bytes end where the tagged fields of its topic should be."""
+    end = b"\1\1\1\1\15" + STATE + b"\0"
+    lengths = {"partition": bytes(33 - len(end)) + end}
+    rest = ("tags of the partition", "tags of the topic", "forgotten", "rack", "tags", "state")
+    frame = b"".join((USUAL | lengths | dict.fromkeys(rest, b"")).values())
+    assert not agrees(frame)
 
 
 @settings(max_examples=500)
