@@ -484,11 +484,15 @@ def path(request, straight):
     return straight
 
 
-def asked(offset=0, index=0, **more):
-    more = {"current_leader_epoch": 0, "last_fetched_epoch": 0, "log_start_offset": 0, **more}
+def asked(offset=0, index=0, *, max_bytes=MEBIBYTE):
     return {
         (ID, index): FetchPartition(
-            partition=index, fetch_offset=offset, partition_max_bytes=MEBIBYTE, **more
+            partition=index,
+            current_leader_epoch=0,
+            fetch_offset=offset,
+            last_fetched_epoch=0,
+            log_start_offset=0,
+            partition_max_bytes=max_bytes,
         )
     }
 
@@ -586,6 +590,19 @@ def test_only_the_first_partition_with_data_may_go_above_the_limit(path):
     play(story)
 
 
+def test_what_fits_is_given_up_to_the_limit_of_a_partition(path):
+    async def story(live):
+        follower = await begun(live, partitions=2)
+        size = len(live.batch(b"x" * 100))
+        for index in (0, 1):
+            for _ in range(3):
+                live.append(b"x" * 100, index=index)
+        send(follower, asked(0, max_bytes=2 * size) | asked(0, 1))
+        assert answer(follower) == {0: [b"x" * 100] * 2, 1: [b"x" * 100] * 3}
+
+    play(story)
+
+
 def test_the_end_of_a_segment_is_answered_at_once_if_another_stands_behind_it(path):
     async def story(live):
         follower = await begun(live)
@@ -600,7 +617,7 @@ def test_the_end_of_a_segment_is_answered_at_once_if_another_stands_behind_it(pa
 
 
 async def without(live, id_):
-    """The controller's metadata no longer has this broker."""
+    """The controller's metadata has all brokers but this."""
     orders = live.broker.controller_requests
     await orders.update_metadata(
         UpdateMetadataRequest(
@@ -632,6 +649,120 @@ def test_a_broker_that_is_no_longer_registered_is_given_and_acknowledges_nothing
         send(follower, asked(1))
         assert answer(follower) == {0: ErrorCode.UNKNOWN_LEADER_EPOCH}
         assert live.partition().leader.followers[2].leo == 0
+
+        await without(live, None)
+        throttled = dotted({"leader_replication_throttled_replicas": "*"})
+        live.broker.settings.set_topic("t", throttled)  # so that the general way reads
+        send(follower, asked(0))
+        assert answer(follower) == {0: [b"secret"]}, "it is registered again"
+
+    play(story)
+
+
+def test_min_bytes_are_waited_for_over_many_appends(path):
+    async def story(live):
+        follower = await begun(live)
+        (session,) = live.broker.fetch.sessions
+        live.append(b"x" * 100)
+        size = live.log().size_bytes
+        follower.send(follower.frame(asked(0), (NEVER_MS, 3 * size, MEBIBYTE)))
+        assert session._missing_bytes == 2 * size, "what is there counts"
+        live.append(b"x" * 100)
+        await asyncio.sleep(0.001)
+        assert answers(follower) == []
+        live.append(b"x" * 100)
+        await asyncio.sleep(0.001)
+        assert answer(follower) == {0: [b"x" * 100] * 3}
+
+    play(story)
+
+
+def test_a_broker_that_is_no_replica_any_longer_is_given_nothing(path):
+    async def story(live):
+        follower = await begun(live, 3)
+        await live.order("t", topic_id=ID, replicas=(0, 2), partition_epoch=1)
+        live.append(b"secret")
+        send(follower, asked(0))
+        assert answer(follower) == {0: ErrorCode.UNKNOWN_LEADER_EPOCH}
+
+    play(story)
+
+
+def test_a_session_by_name_does_not_go_on_by_id(path):
+    async def story(live):
+        await live.order("t", topic_id=ID)
+        follower = Follower(live, 2)
+        request = fetch({T0: 0}, session_epoch=0, replica_id=2, max_wait_ms=0)
+        response = await follower.peer.ask(request, BY_NAME)
+        follower.session, follower.epoch = response.session_id, 1
+        send(follower, broker_epoch=-1)
+        assert answer(follower) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+    play(story)
+
+
+class Exempting:
+    """Quotas that note which requests they do not count."""
+
+    def __init__(self, quotas):
+        self.exempted, self._quotas = [], quotas
+
+    def exempt(self, session):
+        self.exempted.append((session.api_key, session.client_id))
+
+    def __getattr__(self, name):
+        return getattr(self._quotas, name)
+
+
+def test_the_fetch_of_a_follower_is_not_counted_by_quotas(path):
+    async def story(live):
+        follower = await begun(live)
+        quotas = live.quotas.chosen = Exempting(live.quotas.chosen)
+        send(follower, wait_ms=0)
+        assert answer(follower) == {}
+        assert quotas.exempted == [(1, "broker-2")]
+
+    play(story)
+
+
+def test_a_waiting_fetch_is_answered_before_another_request_of_its_connection(path):
+    async def story(live):
+        follower = await begun(live)
+        send(follower)
+        waiting = follower.awaited[0]
+        assert not waiting.done()
+        follower.send(follower.encoded(MetadataRequest(topics=[]), 9))
+        assert waiting.done()
+        assert live.broker.purgatory.size == 0
+
+    play(story)
+
+
+def test_a_fetch_behind_a_waiting_request_of_its_connection_is_handled_after_it(path):
+    async def story(live):
+        follower = await begun(live)
+        (session,) = live.broker.fetch.sessions
+        waiting = produce(live.batch(b"a"), acks=-1, timeout_ms=100)
+        named = follower.frame(asked(0), (0, 1, MEBIBYTE))
+        follower.send(follower.encoded(waiting, 9), named)
+        assert session.epoch == 1, "its response would wait in memory"
+        await asyncio.sleep(0.12)
+        assert session.epoch == 2
+        assert [each.done() for each in follower.awaited] == [True, True]
+
+    play(story)
+
+
+def test_a_response_has_the_last_stable_offset_of_an_open_transaction(path):
+    async def story(live):
+        await live.order("t", topic_id=ID, replicas=(0, 2))
+        follower = await begun(live)
+        live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        send(follower, asked(1))
+        live.append(b"b")
+        await asyncio.sleep(0.001)
+        (part,) = parts(follower)
+        assert (part.high_watermark, part.last_stable_offset) == (1, 0)
 
     play(story)
 
