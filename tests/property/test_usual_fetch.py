@@ -1,25 +1,25 @@
 """Compares the straight reader and writer of a follower's usual fetch with the general ones."""
 
 import struct
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.follower_frames import fetch_frame
 
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder
+from odradek.wire.follower_fetch import FollowerLimits
 from odradek.wire.header import decode_request_header
 from odradek.wire.messages.fetch import (
     FOLLOWER_VERSION,
     JOINED_BYTES,
     FetchPartition,
     FetchRequest,
-    FollowerLimits,
     PartitionData,
     encode_fetch_response,
-    encode_follower_fetch,
 )
-from odradek.wire.usual_fetch import UsualAnswer, encode_usual_response, read_usual_fetch
+from odradek.wire.usual_fetch import encode_usual_response, read_usual_fetch
 
-LENGTH_BYTES = 4
 MANY = 127  # the count of so many takes two bytes
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -43,7 +43,7 @@ many_named = st.builds(
     lambda each, count: [each] * count, partitions, st.integers(MANY - 3, MANY - 1)
 )
 usual_frames = st.builds(
-    lambda *arguments: encode_follower_fetch(*arguments, {})[LENGTH_BYTES:],
+    lambda *arguments: fetch_frame(*arguments, {}),
     st.tuples(int32, st.text(max_size=20)),
     st.tuples(natural, int64),
     st.builds(FollowerLimits, int32, int32, int32),
@@ -53,7 +53,7 @@ usual_frames = st.builds(
 )
 # What a client may send as a follower, of which the straight reader leaves a part to the general.
 fetches = st.builds(
-    lambda *arguments: encode_follower_fetch(*arguments)[LENGTH_BYTES:],
+    fetch_frame,
     st.tuples(int32, st.none() | st.text(max_size=20)),
     st.tuples(st.integers(-2, 3), int64),
     st.builds(FollowerLimits, int32, int32, int32),
@@ -254,13 +254,28 @@ def test_a_fetch_of_several_unusual_parts_is_read_alike_or_left_to_the_general_p
 
 # ------------------------------------------------------------------------------- the response
 
+
+class Answer(NamedTuple):
+    topic_id: bytes
+    partition: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: bytes | memoryview
+
+
+def usual(answered):
+    """The answers as `encode_usual_response` takes them."""
+    return [(tuple(each[:2]), tuple(each[2:5]), each.records) for each in answered]
+
+
 records = (
     st.binary(max_size=30)
     | st.sampled_from([126, 127, 128, 16_382, 16_383, 16_384]).map(bytes)
     | st.integers(JOINED_BYTES - 120, JOINED_BYTES + 10).map(bytes)
 )
 few_topics = st.sampled_from([b"a" * 16, b"b" * 16, b"c" * 16])
-answers = st.builds(UsualAnswer, few_topics | topic_ids, int32, int64, int64, int64, records)
+answers = st.builds(Answer, few_topics | topic_ids, int32, int64, int64, int64, records)
 many_topics = st.builds(
     lambda answer, count: [answer._replace(topic_id=n.to_bytes(16, "big")) for n in range(count)],
     answers,
@@ -303,7 +318,7 @@ def test_a_response_has_the_bytes_that_the_general_path_writes(
     correlation_id, session_id, answered
 ):
     expected = encoded_in_general(correlation_id, session_id, answered)
-    written = encode_usual_response(correlation_id, session_id, answered)
+    written = encode_usual_response(correlation_id, session_id, usual(answered))
 
     assert b"".join(written) == b"".join(expected)
     assert len(written) == 1 or sum(map(len, written)) > JOINED_BYTES, "a small one is one piece"
@@ -313,7 +328,7 @@ def test_large_records_are_not_copied():
     large = [memoryview(bytes(JOINED_BYTES + 1)) for _ in range(3)]
     for count in (1, 3):
         pieces = encode_usual_response(
-            1, 2, [UsualAnswer(b"t" * 16, n, 3, 3, 0, large[n]) for n in range(count)]
+            1, 2, usual(Answer(b"t" * 16, n, 3, 3, 0, large[n]) for n in range(count))
         )
         assert [piece for piece in pieces if isinstance(piece, memoryview)] == large[:count]
         assert all(pieces), "no piece is empty"

@@ -7,6 +7,7 @@ import asyncio
 import random
 
 import pytest
+from tests.follower_frames import fetch_frame
 from tests.unit.broker.live import dotted, fetch, play, produce, produced, values
 
 from odradek.broker.apis import usual_fetch
@@ -15,6 +16,7 @@ from odradek.model.errors import ErrorCode
 from odradek.replica.selector import RACK_AWARE
 from odradek.sim.world.disk import DiskFault
 from odradek.wire.codec import decoder, encoder
+from odradek.wire.follower_fetch import FollowerLimits
 from odradek.wire.header import decode_response_header, encode_request_header
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -24,8 +26,6 @@ from odradek.wire.messages.delete_records import (
 from odradek.wire.messages.fetch import (
     FetchPartition,
     FetchResponse,
-    FollowerLimits,
-    encode_follower_fetch,
 )
 from odradek.wire.messages.metadata import MetadataRequest
 from odradek.wire.messages.produce import ProduceResponse
@@ -45,7 +45,6 @@ BY_NAME = 12
 NEVER_MS = 600_000
 MEBIBYTE = 1 << 20
 EPOCH = 7  # the broker epoch of the followers
-LENGTH_BYTES = 4
 ID = b"t" * 16
 SEEDS, STEPS = 14, 300
 TOPICS = {"t": 3, "u": 2, "v": 1}  # and how many partitions they have
@@ -131,7 +130,7 @@ class Follower(Client):
         for topic_id, index in forgotten:
             removed.setdefault(topic_id, []).append(index)
         self.sent += 1
-        frame = encode_follower_fetch(
+        frame = fetch_frame(
             (self.sent, f"broker-{self.id}"),
             (self.id if id_ is None else id_, broker_epoch),
             FollowerLimits(*limits),
@@ -140,7 +139,7 @@ class Follower(Client):
             removed,
         )
         self.epoch += 1
-        return frame[LENGTH_BYTES:]
+        return frame
 
     def received(self):
         frames = super().received()
