@@ -142,9 +142,10 @@ class UsualProduce:
         """Append the batch, and pass it on to the followers; None: the request is refused."""
         leader = partition.leader
         header = _new(BatchHeader, usual[8])
-        # The followers get the batch before anything else is done. If more has arrived, they get
-        # all of it in the next turn.
-        gathers = not connection.has_more and self._purgatory.gather()
+        # The followers get the batch before anything else is done. If more has arrived, or a
+        # producer with several requests in flight may send more, they get all of it in the next
+        # turn.
+        gathers = not connection.in_flight and not connection.has_more and self._purgatory.gather()
         try:
             appended = partition.append(
                 usual[7], header, monotonic_ms=monotonic_ms, wall_ms=self._wall_ms()
