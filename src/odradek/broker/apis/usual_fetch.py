@@ -13,7 +13,7 @@ Versions:
 from typing import Final, TypeAlias
 
 from odradek.broker.apis.fetch import LARGE_BYTES, FetchApi, FetchCall, refused_follower
-from odradek.broker.replication.fetching import LATE_BYTES, LOAD_BYTES, Fetcher
+from odradek.broker.replication.fetching import LATE_BYTES, Fetcher
 from odradek.broker.replication.partition import Partition
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
@@ -273,14 +273,13 @@ class FollowerCall(FetchCall):
         return found, size_bytes, has_moved
 
     def _records(self, wanted: SessionPartition, log: Log, before_bytes: int) -> Buffer | None:
-        """What the follower does not have, if it is little and in the page cache; else None."""
+        """What the follower does not have, if it is recent and in the page cache; else None."""
         recent = log.recent(wanted.fetch_offset)
         if recent is None:
             return None
         segment, position, size = recent
         if (
-            size > LOAD_BYTES
-            or size > wanted.max_bytes
+            size > wanted.max_bytes
             or before_bytes + size > self._bytes_max
             or before_bytes + size > LATE_BYTES
         ):
