@@ -6,7 +6,8 @@ objects of `odradek.wire.messages.fetch`. For any other frame, and for one with 
 None: the general path reads it again, and names the error.
 
 A fetch is usual if it has `FOLLOWER_VERSION`, continues a session, removes no partition from it,
-and has no tagged field but the follower's state (KIP-903), as `encode_follower_fetch` writes it.
+and has no tagged field but the follower's state (KIP-903): what a follower sends most of the time
+(`odradek.wire.follower_fetch`).
 """
 
 import struct
