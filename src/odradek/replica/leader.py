@@ -220,7 +220,7 @@ class LeaderReplica:
         return not self.is_under_min_isr
 
     def _advance(self, monotonic_ms: MonotonicMs) -> int:
-        if self.is_under_min_isr:  # `may_advance`, without a call
+        if not self.may_advance:
             return self.high_watermark
         committed = self.leo
         for follower, progress in self.followers.items():
