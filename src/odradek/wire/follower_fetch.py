@@ -20,7 +20,7 @@ from odradek.model.errors import MalformedRequestError
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import decoder
 from odradek.wire.messages.fetch import FOLLOWER_VERSION, EpochEndOffset, FetchResponse
-from odradek.wire.primitives import ONE_BYTE, encode_unsigned_varint, unsigned_varint
+from odradek.wire.primitives import compact_count, unsigned_varint
 
 PartitionKey: TypeAlias = tuple[bytes, int]  # topic id, index
 # Index, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes: the
@@ -33,7 +33,6 @@ FollowerResponse: TypeAlias = tuple[int, int, list[FetchedPartition]]
 
 _LENGTH_BYTES: Final = 4
 _LONG: Final = 0x80  # a varint of more than one byte begins with so much or more
-_SHORT: Final = len(ONE_BYTE) - 1  # counts below this are a byte in a compact array
 
 _INT32: Final = Struct(">i")
 # Index, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags.
@@ -115,22 +114,18 @@ class FollowerFetchWriter:
         `session` is its id and epoch.
         """
         head = self._head.pack(self._start, correlation_id, self._fixed, *session)
-        pieces = [head, _compact_count(len(topics))]
+        pieces = [head, compact_count(len(topics))]
         for topic_id, partitions in topics.items():
-            pieces += (topic_id, _compact_count(len(partitions)))
+            pieces += (topic_id, compact_count(len(partitions)))
             pieces += [_ASKED.pack(*each) for each in partitions]
             pieces.append(b"\0")
-        pieces.append(_compact_count(len(forgotten)))
+        pieces.append(compact_count(len(forgotten)))
         for topic_id, indexes in forgotten.items():
-            pieces += (topic_id, _compact_count(len(indexes)))
+            pieces += (topic_id, compact_count(len(indexes)))
             pieces += (*map(_INT32.pack, indexes), b"\0")
         pieces.append(self._tail.pack(self._end, broker_epoch))
         body = b"".join(pieces)
         return _INT32.pack(len(body)) + body
-
-
-def _compact_count(count: int) -> bytes:
-    return ONE_BYTE[count + 1] if count < _SHORT else encode_unsigned_varint(count + 1)
 
 
 def read_usual(  # noqa: C901 - on the data path: no call that can be avoided

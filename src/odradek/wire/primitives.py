@@ -77,6 +77,11 @@ def encode_unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
+def compact_count(count: int) -> bytes:
+    """The count of a compact array, string or bytes: encoded plus one, because 0 is null."""
+    return ONE_BYTE[count + 1] if count < 0x7F else encode_unsigned_varint(count + 1)
+
+
 def skip_tags(view: memoryview, position: int, count: int, field: str) -> int:
     """Skip a tagged section without any known tag. Returns its end."""
     if count > TAGS_MAX:

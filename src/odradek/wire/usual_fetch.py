@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.fetch import FOLLOWER_VERSION, JOINED_BYTES
-from odradek.wire.primitives import ONE_BYTE, encode_unsigned_varint
+from odradek.wire.primitives import compact_count
 from odradek.wire.schema import Buffer
 
 _FETCH: Final = int(ApiKey.FETCH)
@@ -149,7 +149,7 @@ def encode_usual_response(
         return _encode_several(correlation_id, session_id, answers)
     (topic_id, index), state, records = answers[0]
     size = len(records)
-    count = _compact_count(size)
+    count = compact_count(size)
     size += _FIXED_BYTES + len(count)
     head = _ONE.pack(
         size, correlation_id, 0, 0, session_id, 2, topic_id, 2,
@@ -166,13 +166,13 @@ def _encode_several(
     topics: dict[bytes, list[UsualAnswer]] = {}
     for answer in answers:
         topics.setdefault(answer[0][0], []).append(answer)  # type: ignore[arg-type]  # see above
-    pieces: list[Buffer] = [b"", _compact_count(len(topics))]
+    pieces: list[Buffer] = [b"", compact_count(len(topics))]
     for topic_id, partitions in topics.items():
-        pieces += (topic_id, _compact_count(len(partitions)))
+        pieces += (topic_id, compact_count(len(partitions)))
         for (_, index), state, records in partitions:
             pieces += (
                 _STATE.pack(index, 0, *state, 0, -1),
-                _compact_count(len(records)),
+                compact_count(len(records)),
                 records,
                 b"\0",
             )
@@ -195,7 +195,3 @@ def _joined(pieces: Sequence[Buffer]) -> list[Buffer]:
             small.append(piece)
     joined.append(b"".join(small))
     return joined
-
-
-def _compact_count(count: int) -> bytes:
-    return ONE_BYTE[count + 1] if count < _SHORT - 1 else encode_unsigned_varint(count + 1)

@@ -30,7 +30,7 @@ from typing import Final
 
 from odradek.wire.codec import encoder
 from odradek.wire.header import encode_response_header
-from odradek.wire.primitives import ONE_BYTE, encode_unsigned_varint
+from odradek.wire.primitives import compact_count, encode_unsigned_varint
 from odradek.wire.schema import (
     ZERO_UUID,
     Buffer,
@@ -173,8 +173,6 @@ _SESSIONS_FROM: Final = 7
 _PREFERRED_REPLICA_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 
-_SHORT: Final = len(ONE_BYTE) - 1  # counts below this are a byte in a compact array
-
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 # length, correlation id, no tags, throttle time, error, session id
@@ -212,7 +210,7 @@ def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
     without any are encoded as empty bytes, not as null, which some clients do not accept.
     """
     flexible = version >= FIRST_FLEXIBLE
-    count = _compact_count if flexible else _INT32.pack
+    count = compact_count if flexible else _INT32.pack
     tags = b"\0" if flexible else b""
     # The length of the frame is written at the end.
     if flexible:
@@ -259,10 +257,6 @@ def _head_plain(
     return piece
 
 
-def _compact_count(count: int) -> bytes:
-    return ONE_BYTE[count + 1] if count < _SHORT else encode_unsigned_varint(count + 1)
-
-
 def _topic(topic: str | bytes, version: int) -> bytes:
     if isinstance(topic, bytes):
         assert version >= _TOPIC_IDS_FROM, (version, topic)
@@ -270,7 +264,7 @@ def _topic(topic: str | bytes, version: int) -> bytes:
         return topic
     assert version < _TOPIC_IDS_FROM, (version, topic)
     name = topic.encode()
-    return (_compact_count if version >= FIRST_FLEXIBLE else _INT16.pack)(len(name)) + name
+    return (compact_count if version >= FIRST_FLEXIBLE else _INT16.pack)(len(name)) + name
 
 
 def _state_flexible(partition: PartitionData) -> bytes:
@@ -286,7 +280,7 @@ def _state_flexible(partition: PartitionData) -> bytes:
         return _STATE_COMMON.pack(*state, 0, partition.preferred_read_replica)
     items = b"".join(_ABORTED.pack(a.producer_id, a.first_offset) + b"\0" for a in aborted)
     preferred = _INT32.pack(partition.preferred_read_replica)
-    return _STATE.pack(*state) + _compact_count(len(aborted)) + items + preferred
+    return _STATE.pack(*state) + compact_count(len(aborted)) + items + preferred
 
 
 def _state_plain(partition: PartitionData, version: int) -> bytes:
