@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
+from tests.follower_frames import fetch_frame
 
 from odradek.model.errors import MalformedRequestError
 from odradek.wire.codec import encoder
@@ -12,21 +13,16 @@ from odradek.wire.follower_fetch import (
     read_any,
     read_usual,
 )
-from odradek.wire.header import encode_request_header
 from odradek.wire.messages.fetch import (
     FOLLOWER_VERSION,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
-    ReplicaState,
     SnapshotId,
 )
 
@@ -47,43 +43,28 @@ sessions = st.tuples(int32, int32)
 
 def by_the_codec(header, replica, limits, session, topics, forgotten):
     """The frame of a follower's fetch, written by the generic codec."""
-    request = FetchRequest(
-        replica_state=ReplicaState(replica_id=replica[0], replica_epoch=replica[1]),
-        max_wait_ms=limits.max_wait_ms,
-        min_bytes=limits.min_bytes,
-        max_bytes=limits.max_bytes,
-        session_id=session[0],
-        session_epoch=session[1],
-        topics=[
-            FetchTopic(
-                topic_id=topic_id,
-                partitions=[
-                    FetchPartition(
-                        partition=index,
-                        current_leader_epoch=leader_epoch,
-                        fetch_offset=fetch_offset,
-                        last_fetched_epoch=last_fetched_epoch,
-                        log_start_offset=log_start_offset,
-                        partition_max_bytes=bytes_max,
-                    )
-                    for (
-                        index,
-                        leader_epoch,
-                        fetch_offset,
-                        last_fetched_epoch,
-                        log_start_offset,
-                        bytes_max,
-                    ) in partitions
-                ],
+    named = {
+        topic_id: [
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=leader_epoch,
+                fetch_offset=fetch_offset,
+                last_fetched_epoch=last_fetched_epoch,
+                log_start_offset=log_start_offset,
+                partition_max_bytes=bytes_max,
             )
-            for topic_id, partitions in topics.items()
-        ],
-        forgotten_topics_data=[
-            ForgottenTopic(topic_id=key, partitions=each) for key, each in forgotten.items()
-        ],
-    )
-    frame = encode_request_header(1, FOLLOWER_VERSION, *header)
-    frame += encoder(FetchRequest, FOLLOWER_VERSION)(request)
+            for (
+                index,
+                leader_epoch,
+                fetch_offset,
+                last_fetched_epoch,
+                log_start_offset,
+                bytes_max,
+            ) in partitions
+        ]
+        for topic_id, partitions in topics.items()
+    }
+    frame = fetch_frame(header, replica, limits, session, named, forgotten)
     return len(frame).to_bytes(4, "big") + frame
 
 

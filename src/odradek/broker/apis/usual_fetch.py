@@ -157,32 +157,6 @@ class FollowerCall(FetchCall):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        api: FetchApi,
-        connection: Connection,
-        header: RequestHeader,
-        request: FetchRequest,
-        fetcher: Fetcher,
-    ) -> None:
-        # Does not call `FetchCall.__init__`, nor those before it, for speed.
-        self.done = self.queued = self._warmed = False
-        self.patient = api.nearest is None
-        self.waits_since_ms = MonotonicMs(0)
-        self.connection = connection
-        self.header = header
-        self.started_ms = connection.active_ms
-        self.begun_ms = connection.begun_ms
-        self.request = request
-        self.fetcher = fetcher
-        self._api = api
-        self._slot = None
-        self._allowed = {}
-        max_bytes, min_bytes = request.max_bytes, request.min_bytes
-        limit = api.fetch_bytes_max
-        self._bytes_max = min(limit, max_bytes)
-        self._bytes_min = min(self._bytes_max, min_bytes)
-
     def run(self) -> None:
         found = self._find() if self.fetcher.ready else _NOTHING
         if found is None:
