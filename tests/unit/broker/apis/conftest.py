@@ -11,15 +11,20 @@ READERS = {
     "plain": lambda: plain_read_one_batch,
     "general": lambda: lambda _frame: None,
 }
-TESTS_OF_PRODUCE = {"test_produce", "test_produce_flush", "test_produce_worker"}
+TESTS_OF_PRODUCE = {
+    "test_gathering",
+    "test_produce",
+    "test_produce_flush",
+    "test_produce_worker",
+}
 
 
 def pytest_generate_tests(metafunc):
     if metafunc.module.__name__.rpartition(".")[2] in TESTS_OF_PRODUCE:
-        metafunc.fixturenames.append("produce_path")
         metafunc.parametrize("produce_path", READERS, indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # pytest sets up a fixture that no test names only so
 def produce_path(request, monkeypatch):
-    monkeypatch.setattr(usual_produce, "fastest_read", READERS[request.param])
+    if hasattr(request, "param"):
+        monkeypatch.setattr(usual_produce, "fastest_read", READERS[request.param])
