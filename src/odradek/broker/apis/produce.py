@@ -151,6 +151,8 @@ class ProduceApi:
                 return self._in_slices(LargeProduceCall(self, connection, header), position, frame)
             request = decode_unusual(frame, position, header.api_version)
         call = ProduceCall(self, connection, header)
+        pipelining = connection.session.pipelining
+        call.more_follow = pipelining.more_follow(len(frame), connection.in_flight)
         refusal = self._refusal(connection.session, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
@@ -372,6 +374,7 @@ class ProduceApi:
                 monotonic_ms=call.started_ms,
                 wall_ms=wall_ms,
                 flushed=None if flush is None else flush.done,
+                more_follow=call.more_follow,
             )
         except ApiError as error:
             return self.refuse(call, topic, index, error)
@@ -726,8 +729,8 @@ class ProduceCall(DataRequest):
     """One produce request: its partitions' results, and how many are not committed."""
 
     __slots__ = (
-        "_api", "_waiting_for", "failed", "pending", "response_slot", "size_bytes", "topics",
-        "unchecked", "unverified",
+        "_api", "_waiting_for", "failed", "more_follow", "pending", "response_slot", "size_bytes",
+        "topics", "unchecked", "unverified",
     )  # fmt: skip
     operation = "Produce"
 
@@ -737,6 +740,7 @@ class ProduceCall(DataRequest):
         self.topics: list[tuple[str, list[ProducePartitionResult]]] = []
         self.size_bytes = 0
         self.failed = False
+        self.more_follow = False  # its producer is about to send more; see `Pipelining`
         self.pending = 0
         self.response_slot: ResponseSlot | None = None
         self.unchecked: list[UncheckedBatch] = []

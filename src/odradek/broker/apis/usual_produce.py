@@ -142,13 +142,19 @@ class UsualProduce:
         """Append the batch, and pass it on to the followers; None: the request is refused."""
         leader = partition.leader
         header = _new(BatchHeader, usual[8])
+        in_flight, batch = connection.in_flight, usual[7]
+        more_follow = connection.session.pipelining.more_follow(len(batch), in_flight)
         # The followers get the batch before anything else is done. If more has arrived, or a
         # producer with several requests in flight may send more, they get all of it in the next
-        # turn.
-        gathers = not connection.in_flight and not connection.has_more and self._purgatory.gather()
+        # turn, or later if more is about to follow.
+        gathers = not in_flight and not connection.has_more and self._purgatory.gather()
         try:
             appended = partition.append(
-                usual[7], header, monotonic_ms=monotonic_ms, wall_ms=self._wall_ms()
+                batch,
+                header,
+                monotonic_ms=monotonic_ms,
+                wall_ms=self._wall_ms(),
+                more_follow=more_follow,
             )
         except (ApiError, StorageError) as error:
             self._refuse(connection, usual, error)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from odradek.broker.replication.partition import Partition
+from odradek.broker.serving.pipelining import GATHERED_BYTES
 from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
@@ -93,13 +94,22 @@ class Fetcher(FetchSession):
 
     # ------------------------------------------------------- notified by partitions
 
-    def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
-        """There may be something to read, about `new_bytes` more than before."""
+    def partition_ready(
+        self, partition: SessionPartition, new_bytes: int, *, more_follow: bool = False
+    ) -> None:
+        """There may be something to read, about `new_bytes` more than before.
+
+        `more_follow`: the waiting fetch is answered a little later, or with `GATHERED_BYTES`.
+        """
         self.ready.setdefault(partition.key, partition)
         waiting = self.waiting
         if waiting is not None:
             self._missing_bytes -= new_bytes
-            if self._missing_bytes <= 0:
+            if self._missing_bytes > 0:
+                return
+            if more_follow and self._missing_bytes > -GATHERED_BYTES:
+                self.wake_soon(waiting)
+            else:
                 self._purgatory.wake(waiting)
 
     def partition_changed(self, partition: SessionPartition) -> None:

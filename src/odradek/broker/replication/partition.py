@@ -74,7 +74,9 @@ class FetchWatch(Protocol):
 
     follower_id: int  # -1 for a consumer
 
-    def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
+    def partition_ready(
+        self, partition: SessionPartition, new_bytes: int, *, more_follow: bool = False
+    ) -> None:
         """There may be something to read, about `new_bytes` more than before."""
 
     def partition_changed(self, partition: SessionPartition) -> None:
@@ -289,9 +291,11 @@ class Partition:
         monotonic_ms: MonotonicMs,
         wall_ms: WallMs,
         flushed: FlushDone | None = None,
+        more_follow: bool = False,
     ) -> Appended:
         """Append a validated batch of a producer. Returns its offsets.
 
+        `more_follow`: the producer is about to send more, and the followers may wait for it.
         `flushed` is called only if this append reached `flush.messages`, when it is durable.
 
         Raises:
@@ -318,7 +322,7 @@ class Partition:
             return appended
         self._new_bytes += len(batch)
         if self._watches is not None and leader.followers:
-            self._log_grew(len(batch))
+            self._log_grew(len(batch), more_follow)
         if high_watermark != old:
             self._high_watermark_may_move(high_watermark)
         return appended
@@ -521,11 +525,11 @@ class Partition:
         for watch, wanted in list((self._watches or {}).items()):
             watch.partition_changed(wanted)
 
-    def _log_grew(self, new_bytes: int) -> None:
+    def _log_grew(self, new_bytes: int, more_follow: bool) -> None:
         """Notify followers: they read up to the end of the log."""
         for watch, wanted in (self._watches or {}).items():
             if watch.follower_id >= 0:
-                watch.partition_ready(wanted, new_bytes)
+                watch.partition_ready(wanted, new_bytes, more_follow=more_follow)
 
     def _high_watermark_may_move(self, high_watermark: int) -> None:
         log = self.log

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from odradek.broker.serving.pipelining import Pipelining
 from odradek.broker.serving.produce_refusals import ProduceRefusals
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
@@ -89,6 +90,7 @@ class Session:
     software_version: str = "unknown"
     muted_until_ms: int = 0  # monotonic; because of a quota
     refusals: ProduceRefusals = field(default_factory=ProduceRefusals)
+    pipelining: Pipelining = field(default_factory=Pipelining)
     decisions: Decisions = field(default_factory=Decisions)
 
     def begin(self, api_key: int, client_id: str | None) -> None:
