@@ -60,7 +60,8 @@ class FakeCluster:
 
     async def _serve(self, broker_id, reader, writer):
         self.connections[broker_id] += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        ended = contextlib.suppress(asyncio.IncompleteReadError, ConnectionError)
+        with contextlib.closing(writer), ended:
             while True:
                 length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
                 header, _ = decode_request_header(memoryview(await reader.readexactly(length)))
@@ -75,7 +76,6 @@ class FakeCluster:
                     header.api_key, header.api_version, header.correlation_id
                 ) + encoder(type(message), header.api_version)(message)
                 writer.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
-        writer.close()
 
     def _metadata(self):
         if self.unaware:
@@ -255,8 +255,8 @@ def test_connect_retries_no_longer_than_wait_ms():
 def test_a_silent_address_leaves_time_for_the_next_one():
     async def play():
         async def silent(reader, writer):
-            await reader.read()
-            writer.close()
+            with contextlib.closing(writer):
+                await reader.read()
 
         servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(2)]
         ports = [server.sockets[0].getsockname()[1] for server in servers]

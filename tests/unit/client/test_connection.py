@@ -1,6 +1,7 @@
 """The client's connection, against a peer with prepared answers."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -45,17 +46,29 @@ class Peer:
     def __init__(self, *answers: Answer) -> None:
         self.answers = answers
         self.asked: list[RequestHeader] = []
+        self.serving: list[asyncio.Task[None]] = []
 
     async def __aenter__(self):
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_):
         self.server.close()
+        await asyncio.gather(*self.serving)
         await self.server.wait_closed()
 
+    def _accept(self, reader, writer):
+        self.serving.append(asyncio.create_task(self._serve(reader, writer)))
+
     async def _serve(self, reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._answer_all(reader, writer)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def _answer_all(self, reader, writer):
         for answer in self.answers:
             length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
             header, _ = decode_request_header(memoryview(await reader.readexactly(length)))
@@ -64,8 +77,6 @@ class Peer:
                 writer.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
         if self.answers[-1] is nothing:
             await reader.read()
-        writer.close()
-        await writer.wait_closed()
 
 
 def with_peer(*answers: Answer, then, **options):
