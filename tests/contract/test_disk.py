@@ -57,6 +57,63 @@ def test_written_bytes_can_be_read(stage):
     assert bytes(file.read(0, 12)) == b"headtailmore"
 
 
+def test_a_read_into_memory_fills_all_of_it_or_reports_that_it_did_not(stage):
+    file = stage.disk.create(stage.path("a"))
+    file.write(0, (b"abcdef",))
+    memory = memoryview(bytearray(8))
+
+    assert file.read_into(1, memory[2:6])
+    assert bytes(memory) == b"\0\0bcde\0\0"
+    assert not file.read_into(3, memory[:4]), "the file ends before"
+    with pytest.raises(StorageError, match="missing"):
+        stage.disk.file(stage.path("missing")).read_into(0, memory)
+
+
+def test_a_read_of_what_is_not_in_the_page_cache_is_left_to_a_thread(tmp_path, monkeypatch):
+    stage = Stage("real", tmp_path)
+    file = stage.disk.create(stage.path("a"))
+    file.write(0, (b"abcdef",))
+    preadv, refused = os.preadv, []
+
+    def cold(fd, buffers, position, flags=0):
+        if flags:
+            refused.append(OSError(errno.EAGAIN, "not in memory"))
+            raise refused[-1]
+        return preadv(fd, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", cold)
+    assert file.read(0, 3) is None
+    assert not file.read_into(0, memoryview(bytearray(3)))
+    assert len(refused) == 2
+    stage.disk.close()
+
+
+def test_a_filesystem_that_does_not_know_what_is_cached_is_asked_once(tmp_path, monkeypatch):
+    stage = Stage("real", tmp_path)
+    file = stage.disk.create(stage.path("a"))
+    file.write(0, (b"abcdef",))
+    preadv, flagged, memory = os.preadv, [], bytearray(3)
+
+    def without_flags(fd, buffers, position, flags=0):
+        if flags:
+            flagged.append(flags)
+            raise OSError(errno.EOPNOTSUPP, "not on this filesystem")
+        return preadv(fd, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", without_flags)
+    assert bytes(file.read(0, 3)) == b"abc"
+    assert file.read_into(3, memoryview(memory))
+    assert (bytes(memory), len(flagged)) == (b"def", 1)
+
+    def damaged(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", damaged)
+    with pytest.raises(StorageError, match="Input/output"):
+        file.read_into(0, memoryview(memory))
+    stage.disk.close()
+
+
 def test_a_started_read_completes_though_the_file_is_removed(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"abc",))

@@ -66,6 +66,9 @@ class File(Protocol):
         Shorter than `length` only at the end of the file.
         """
 
+    def read_into(self, position: int, into: memoryview) -> bool:
+        """Fill `into` with the bytes at `position`; False: not all are in the page cache."""
+
     def read_now(self, position: int, length: int) -> Data:
         """The bytes at `position`; may wait for the device."""
 

@@ -423,6 +423,8 @@ class Log:
                 return None
             segment, start, end = found
             size = min(end - start, max_bytes)
+            if size < end - start and segment is self._active:
+                size = self._whole_batches_in(start, size) or size
             if load:
                 return load_slice(
                     segment, start, size, end, at_least_one=minimum_one_message, wait=wait
@@ -460,14 +462,30 @@ class Log:
             self.host.index_cache.used(segment)
         return segment.find(offset, wait=wait)
 
-    def recent(self, offset: int) -> tuple[Segment, int, int] | None:
-        """Segment, position and size of the batches from a recent offset on, without any I/O."""
+    def recent(self, offset: int, bytes_max: int) -> tuple[Segment, int, int] | None:
+        """Segment, position and size of the batches from a recent offset on, without any I/O.
+
+        None: the offset is not recent, or its batch is larger than `bytes_max`.
+        """
         offsets = self._recent_offsets
         if not offsets[0] <= offset < self.leo:
             return None
         active = self._active
         position = self._recent_positions[bisect_right(offsets, offset) - 1]
-        return active, position, active.size - position
+        size = active.size - position
+        if size > bytes_max:
+            size = self._whole_batches_in(position, bytes_max)
+        return (active, position, size) if size else None
+
+    def _whole_batches_in(self, position: int, bytes_max: int) -> int:
+        """The size of the whole batches from there on; 0: not one fits, or they are not recent.
+
+        A read that ends within a batch reads and sends bytes that are read and sent again.
+        """
+        positions = self._recent_positions
+        if position < positions[0]:
+            return 0
+        return positions[bisect_right(positions, position + bytes_max) - 1] - position
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """About how many bytes a read of that range would return, without any I/O."""

@@ -16,9 +16,8 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.messages.fetch import FOLLOWER_VERSION, JOINED_BYTES
+from odradek.wire.messages.fetch import FOLLOWER_VERSION
 from odradek.wire.primitives import compact_count
-from odradek.wire.schema import Buffer
 
 _FETCH: Final = int(ApiKey.FETCH)
 _HEADER_BYTES: Final = 10
@@ -130,68 +129,64 @@ _HEAD: Final = Struct(">iixihi")
 _STATE: Final = Struct(">ihqqqBi")
 # All of it, for one partition.
 _ONE: Final = Struct(">iixihiB16sBihqqqBi")
-_NO_TAGS: Final = b"\0\0\0"  # of the partition, of the topic, of the response
+_NO_TAGS_BYTES: Final = 3  # zeros: of the partition, of the topic, of the response
 _LENGTH_BYTES: Final = 4
-_FIXED_BYTES: Final = _ONE.size + len(_NO_TAGS) - _LENGTH_BYTES  # of a frame for one partition
 
 
 # What a follower is answered about a partition without an error: topic id and partition; high
-# watermark, last stable offset and log start offset; records. (The keys of a session are names or
-# topic ids; in `FOLLOWER_VERSION` they are topic ids.)
-UsualAnswer: TypeAlias = tuple[tuple[bytes | str, int], tuple[int, int, int], Buffer]
+# watermark, last stable offset and log start offset; the bytes of records. (The keys of a session
+# are names or topic ids; in `FOLLOWER_VERSION` they are topic ids.)
+UsualAnswer: TypeAlias = tuple[tuple[bytes | str, int], tuple[int, int, int], int]
 
 
 def encode_usual_response(
     correlation_id: int, session_id: int, answers: Sequence[UsualAnswer]
-) -> list[Buffer]:
-    """The frame of the response, as `encode_fetch_response` makes it in `FOLLOWER_VERSION`."""
+) -> tuple[bytearray, list[int]]:
+    """The frame of the response, and where it has room (zeros) for the records of each answer.
+
+    With them it is what `encode_fetch_response` makes in `FOLLOWER_VERSION`. They are read from the
+    log right into the frame: it is sent in one write, and no byte of it is copied.
+    """
     if len(answers) != 1:
         return _encode_several(correlation_id, session_id, answers)
-    (topic_id, index), state, records = answers[0]
-    size = len(records)
-    count = compact_count(size)
-    size += _FIXED_BYTES + len(count)
-    head = _ONE.pack(
-        size, correlation_id, 0, 0, session_id, 2, topic_id, 2,
+    (topic_id, index), state, size_bytes = answers[0]
+    count = compact_count(size_bytes)
+    at = _ONE.size + len(count)
+    frame = bytearray(at + size_bytes + _NO_TAGS_BYTES)
+    _ONE.pack_into(
+        frame, 0,
+        len(frame) - _LENGTH_BYTES, correlation_id, 0, 0, session_id, 2, topic_id, 2,
         index, 0, *state, 0, -1,
     )  # fmt: skip
-    if size > JOINED_BYTES - _LENGTH_BYTES:
-        return [head + count, records, _NO_TAGS]
-    return [b"".join((head, count, records, _NO_TAGS))]
+    frame[_ONE.size : at] = count
+    return frame, [at]
 
 
 def _encode_several(
     correlation_id: int, session_id: int, answers: Sequence[UsualAnswer]
-) -> list[Buffer]:
-    topics: dict[bytes, list[UsualAnswer]] = {}
-    for answer in answers:
-        topics.setdefault(answer[0][0], []).append(answer)  # type: ignore[arg-type]  # see above
-    pieces: list[Buffer] = [b"", compact_count(len(topics))]
-    for topic_id, partitions in topics.items():
-        pieces += (topic_id, compact_count(len(partitions)))
-        for (_, index), state, records in partitions:
-            pieces += (
-                _STATE.pack(index, 0, *state, 0, -1),
-                compact_count(len(records)),
-                records,
-                b"\0",
-            )
-        pieces.append(b"\0")
-    pieces.append(b"\0")
-    size = _HEAD.size + sum(map(len, pieces))
-    pieces[0] = _HEAD.pack(size - _LENGTH_BYTES, correlation_id, 0, 0, session_id)
-    return [b"".join(pieces)] if size <= JOINED_BYTES else _joined(pieces)
-
-
-def _joined(pieces: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer pieces: large ones stay alone, so that they are not copied."""
-    joined: list[Buffer] = []
-    small: list[Buffer] = []
-    for piece in pieces:
-        if len(piece) > JOINED_BYTES:
-            joined += (b"".join(small), piece)
-            small = []
-        else:
-            small.append(piece)
-    joined.append(b"".join(small))
-    return joined
+) -> tuple[bytearray, list[int]]:
+    topics: dict[bytes, list[int]] = {}  # the positions in `answers`
+    for number, answer in enumerate(answers):
+        topics.setdefault(answer[0][0], []).append(number)  # type: ignore[arg-type]  # see above
+    # What is written: each piece in front of the records of an answer, and the end.
+    pieces: list[tuple[bytes, int]] = []
+    piece = compact_count(len(topics))
+    size = _HEAD.size
+    for topic_id, numbers in topics.items():
+        piece += topic_id + compact_count(len(numbers))
+        for number in numbers:
+            (_, index), state, size_bytes = answers[number]
+            piece += _STATE.pack(index, 0, *state, 0, -1) + compact_count(size_bytes)
+            pieces.append((piece, number))
+            size += len(piece) + size_bytes
+            piece = b"\0"
+        piece += b"\0"
+    frame = bytearray(size + len(piece) + 1)  # without tagged fields at the end
+    _HEAD.pack_into(frame, 0, len(frame) - _LENGTH_BYTES, correlation_id, 0, 0, session_id)
+    at, positions = _HEAD.size, [0] * len(answers)
+    for written, number in pieces:
+        frame[at : at + len(written)] = written
+        positions[number] = at + len(written)
+        at = positions[number] + answers[number][2]
+    frame[at : at + len(piece)] = piece
+    return frame, positions

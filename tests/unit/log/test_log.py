@@ -81,6 +81,27 @@ def test_the_first_batch_is_read_whole_even_above_max_bytes(world):
     assert world.log.read(0, 1, end_offset=2, minimum_one_message=False, load=False) is None
 
 
+def test_a_read_of_recent_batches_ends_with_a_whole_one(world):
+    world.create()
+    for _ in range(3):
+        world.append(b"x" * 100)
+    log = world.log
+    whole = log.size_bytes // 3
+
+    for load in (True, False):
+        assert log.read(0, 3 * whole - 1, end_offset=3, load=load).size == 2 * whole
+        assert log.read(1, whole, end_offset=3, load=load).size == whole
+    assert log.recent(0, 1 << 20) == (log.active_segment, 0, 3 * whole)
+    assert log.recent(1, 2 * whole - 1) == (log.active_segment, whole, whole)
+    assert log.recent(0, whole - 1) is None, "not one fits"
+    assert log.recent(3, 1 << 20) is None
+
+    for _ in range(300):
+        world.append(b"x" * 100)
+    assert log.read(0, 2 * whole - 1, end_offset=3).size == 2 * whole - 1, "it is not recent"
+    assert log.recent(0, 1 << 20) is None
+
+
 def test_a_read_without_data_gives_the_position_in_the_file(world):
     world.create()
     world.append(b"a")

@@ -16,7 +16,7 @@ from odradek.broker.apis.fetch import LARGE_BYTES, FetchApi, FetchCall, refused_
 from odradek.broker.replication.fetching import LATE_BYTES, Fetcher
 from odradek.broker.replication.partition import Partition
 from odradek.log.disk import StorageError
-from odradek.log.log import Log
+from odradek.log.segment import Segment
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.clock import MonotonicMs
 from odradek.net.connection import Connection
@@ -26,7 +26,6 @@ from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder
 from odradek.wire.header import RequestHeader, decode_request_header
 from odradek.wire.messages.fetch import FOLLOWER_VERSION, FetchRequest
-from odradek.wire.schema import Buffer
 from odradek.wire.usual_fetch import (
     UsualAnswer,
     UsualFetch,
@@ -146,9 +145,11 @@ def _request_of(fetcher: Fetcher, usual: UsualFetch) -> FetchRequest:
     return known
 
 
-# What one pass over the ready partitions has found: each partition with its answer, the size of all
-# records, and whether an answer without records has a newer HW.
-_Found: TypeAlias = tuple[list[tuple[SessionPartition, UsualAnswer]], int, bool]
+# A ready partition, its answer, and where its records are; they are read when it is sent.
+_Answered: TypeAlias = tuple[SessionPartition, UsualAnswer, Segment | None, int]
+# What one pass over the ready partitions has found: the answers, the size of all records, and
+# whether an answer without records has a newer HW.
+_Found: TypeAlias = tuple[list[_Answered], int, bool]
 _NOTHING: Final[_Found] = ([], 0, False)
 
 
@@ -161,32 +162,34 @@ class FollowerCall(FetchCall):
         found = self._find() if self.fetcher.ready else _NOTHING
         if found is None:
             super().run()
-        elif self._suffices(found):
-            self.connection.respond(self._encoded(found))
-            self._over()
-        else:
+        elif not self._suffices(found):
             slot = self._slot = self.connection.later(self._abandoned)
             api = self._api
             if api.answers_early:
                 slot.hurry = self.expire
             self._sleep_on(found)
             api.purgatory.wait(self, self.request.max_wait_ms)
+        elif (frame := self._encoded(found)) is None:
+            super().run()
+        else:
+            self.connection.respond([frame])
+            self._over()
 
     def look_again(self) -> None:
         found = self._find()
-        if found is None:
-            super().look_again()
-        elif self._suffices(found):
-            self.finish_with(self._encoded(found))
-        else:
+        if found is not None and not self._suffices(found):
             self._sleep_on(found)
+        elif found is None or (frame := self._encoded(found)) is None:
+            super().look_again()
+        else:
+            self.finish_with([frame])
 
     def expire(self) -> None:
         found = self._find()
-        if found is None:
+        if found is None or (frame := self._encoded(found)) is None:
             super().expire()
         else:
-            self.finish_with(self._encoded(found))
+            self.finish_with([frame])
 
     def _suffices(self, found: _Found) -> bool:
         _, size_bytes, has_moved = found
@@ -204,12 +207,12 @@ class FollowerCall(FetchCall):
             self.fetcher.wake_soon(self)
 
     def _find(self) -> _Found | None:
-        """Read the ready partitions; None if the general way has to read them."""
+        """What to answer of the ready partitions; None if the general way has to find it."""
         fetcher = self.fetcher
         follower_id = fetcher.follower_id
-        found: list[tuple[SessionPartition, UsualAnswer]] = []
+        found: list[_Answered] = []
         unchanged: list[SessionPartition] = []
-        size_bytes, has_moved = 0, False
+        left_bytes, size_bytes, has_moved = min(self._bytes_max, LATE_BYTES), 0, False
         for wanted in fetcher.ready.values():
             partition = wanted.target
             if not isinstance(partition, Partition):
@@ -228,55 +231,59 @@ class FollowerCall(FetchCall):
                 or wanted.sent_log_start_offset != log.log_start_offset
             ):
                 return None
-            records: Buffer = b""
+            segment, position, size = None, 0, 0
             if wanted.fetch_offset != log.leo:
-                loaded = self._records(wanted, log, size_bytes)
-                if loaded is None:
+                # Whole batches: a part of one costs what a batch costs, and is sent again.
+                recent = log.recent(wanted.fetch_offset, min(wanted.max_bytes, left_bytes))
+                if recent is None:
                     return None
-                records = loaded
-                size_bytes += len(records)
+                segment, position, size = recent
+                left_bytes -= size
+                size_bytes += size
             elif wanted.sent_high_watermark == log.high_watermark:
                 unchanged.append(wanted)
                 continue
             else:
                 has_moved = True
             state = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
-            found.append((wanted, (wanted.key, state, records)))
+            found.append((wanted, (wanted.key, state, size), segment, position))
         for wanted in unchanged:
             fetcher.answered(wanted)
         return found, size_bytes, has_moved
 
-    def _records(self, wanted: SessionPartition, log: Log, before_bytes: int) -> Buffer | None:
-        """What the follower does not have, if it is recent and in the page cache; else None."""
-        recent = log.recent(wanted.fetch_offset)
-        if recent is None:
-            return None
-        segment, position, size = recent
-        if (
-            size > wanted.max_bytes
-            or before_bytes + size > self._bytes_max
-            or before_bytes + size > LATE_BYTES
-        ):
-            return None
-        try:
-            return segment.file.read(position, size)
-        except StorageError as error:
-            # Noted at the first failure: the next read may succeed. Then the general way answers.
-            self._api.storage_failed(error)
-            return None
+    def _encoded(self, found: _Found) -> bytearray | None:
+        """The frame of the response; it is counted, and the session notes what it contains.
 
-    def _encoded(self, found: _Found) -> list[Buffer]:
-        """Encode the response, count it, and note in the session what it contains."""
+        None: the general way has to answer, because records cannot be read from the page cache.
+        """
         fetcher, api = self.fetcher, self._api
-        ready = fetcher.ready
         answers, size_bytes, _ = found
-        for wanted, (key, state, records) in answers:
+        frame, positions = encode_usual_response(
+            self.header.correlation_id, fetcher.id, [answer for _, answer, _, _ in answers]
+        )
+        if size_bytes and not self._read_into(frame, positions, answers):
+            return None
+        ready = fetcher.ready
+        for wanted, (key, state, size), _, _ in answers:
             wanted.sent_high_watermark = state[0]
             del ready[key]
-            if records:  # as after every read: a fetcher may not advance its offset
+            if size:  # as after every read: a fetcher may not advance its offset
                 ready[key] = wanted
         api.metrics.fetched(size_bytes, follower=True)
         self.count(api.metrics.requests, FETCH_FOLLOWER, api.monotonic_ms())
-        return encode_usual_response(
-            self.header.correlation_id, fetcher.id, [answer for _, answer in answers]
-        )
+        return frame
+
+    def _read_into(self, frame: bytearray, positions: list[int], answers: list[_Answered]) -> bool:
+        """Read all records into the frame; False: not all are in the page cache."""
+        view = memoryview(frame)
+        try:
+            for at, (_, (_, _, size), segment, position) in zip(positions, answers, strict=True):
+                if segment is not None and not segment.file.read_into(
+                    position, view[at : at + size]
+                ):
+                    return False
+        except StorageError as error:
+            # Noted at the first failure: the next read may succeed. Then the general way answers.
+            self._api.storage_failed(error)
+            return False
+        return True

@@ -67,26 +67,35 @@ class RealFile:
             rest = rest[written:]
 
     def read(self, position: int, length: int) -> Data | None:
-        self._used = True
-        if self._disk.nowait_unknown:
-            return self.read_now(position, length)
         buffer = bytearray(length)
-        try:
-            fd = self._fd if self._fd >= 0 else self._open()
-            got = os.preadv(fd, (buffer,), position, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno not in _NOWAIT_UNKNOWN:
-                raise _storage_error(self.path, error) from error
-            self._disk.nowait_unknown = True
-            return self.read_now(position, length)
-        if got == length:
-            return buffer
+        got = self._read_cached(position, buffer)
+        if got is None or got == length:
+            return None if got is None else buffer
         if position + got >= self.size():
             del buffer[got:]
             return buffer
         return None
+
+    def read_into(self, position: int, into: memoryview) -> bool:
+        return self._read_cached(position, into) == len(into)
+
+    def _read_cached(self, position: int, into: bytearray | memoryview) -> int | None:
+        """Read in one call, and return the number of bytes; None: nothing is in the page cache."""
+        self._used = True
+        try:
+            fd = self._fd if self._fd >= 0 else self._open()
+            if not self._disk.nowait_unknown:
+                try:
+                    return os.preadv(fd, (into,), position, os.RWF_NOWAIT)
+                except BlockingIOError:
+                    return None
+                except OSError as error:
+                    if error.errno not in _NOWAIT_UNKNOWN:
+                        raise
+                self._disk.nowait_unknown = True
+            return os.preadv(fd, (into,), position)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
 
     def read_now(self, position: int, length: int) -> bytes:
         self._used = True

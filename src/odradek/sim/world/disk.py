@@ -199,6 +199,13 @@ class SimulatedFile:
             return None
         return self.read_now(position, length)
 
+    def read_into(self, position: int, into: memoryview) -> bool:
+        found = self.read(position, len(into))
+        if found is None or len(found) != len(into):
+            return False
+        into[:] = found
+        return True
+
     def read_now(self, position: int, length: int) -> Data:
         return bytes(self._use("read").data[position : position + length])
 

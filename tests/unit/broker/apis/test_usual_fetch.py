@@ -262,7 +262,7 @@ class Chance:
             fetch_offset=offset,
             last_fetched_epoch=latest,
             log_start_offset=draw.choice([log.log_start_offset, log.log_start_offset, 0]),
-            partition_max_bytes=draw.choice([10, 200, MEBIBYTE]) if unusual else MEBIBYTE,
+            partition_max_bytes=draw.choice([10, 200, 500, MEBIBYTE, MEBIBYTE]),
         )
 
     async def produce(self):
@@ -596,8 +596,32 @@ def test_what_fits_is_given_up_to_the_limit_of_a_partition(path):
         for index in (0, 1):
             for _ in range(3):
                 live.append(b"x" * 100, index=index)
-        send(follower, asked(0, max_bytes=2 * size) | asked(0, 1))
-        assert answer(follower) == {0: [b"x" * 100] * 2, 1: [b"x" * 100] * 3}
+        send(follower, asked(0, max_bytes=3 * size - 1) | asked(0, 1))
+        (response,) = answers(follower)
+        (topic,) = response.responses
+        found = {part.partition_index: len(part.records) for part in topic.partitions}
+        assert found == {0: 2 * size, 1: 3 * size}, "whole batches"
+
+    play(story)
+
+
+def test_a_large_answer_is_written_at_once_and_read_into_the_frame(path, request):
+    """One write is one wake-up of the follower."""
+
+    async def story(live):
+        follower = await begun(live, partitions=2)
+        values_ = [[bytes([65 + n]) * 100_000 for n in range(3)] for _ in range(2)]
+        for index in (0, 1):
+            for value in values_[index]:
+                live.append(value, index=index)
+        writes = []
+        transport = follower.peer.connection._transport
+        write = transport.write
+        transport.write = lambda data: (writes.append(len(data)), write(data))
+        send(follower, asked(0) | asked(0, 1))
+        assert answer(follower) == dict(enumerate(values_))
+        if "straight" in request.node.name:
+            assert len(writes) == 1
 
     play(story)
 
