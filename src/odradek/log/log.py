@@ -465,10 +465,10 @@ class Log:
     def recent(self, offset: int, bytes_max: int) -> tuple[Segment, int, int] | None:
         """Segment, position and size of the batches from a recent offset on, without any I/O.
 
-        None: the offset is not recent, or its batch is larger than `bytes_max`.
+        None: the offset is not recent or not in the log, or its batch is larger than `bytes_max`.
         """
         offsets = self._recent_offsets
-        if not offsets[0] <= offset < self.leo:
+        if offset < self.log_start_offset or not offsets[0] <= offset < self.leo:
             return None
         active = self._active
         position = self._recent_positions[bisect_right(offsets, offset) - 1]
@@ -483,7 +483,7 @@ class Log:
         A read that ends within a batch reads and sends bytes that are read and sent again.
         """
         positions = self._recent_positions
-        if position < positions[0]:
+        if position < positions[0] or bytes_max <= 0:  # a client may send any number
             return 0
         return positions[bisect_right(positions, position + bytes_max) - 1] - position
 

@@ -44,6 +44,7 @@ from odradek.wire.messages.update_metadata import (
 )
 
 LOG_DIRS = ("/data/a", "/data/b")
+STORY_S = 86_400
 BEFORE_TOPIC_IDS = 12  # the last version of Fetch in which topics go by name
 PROPERTIES = {
     "broker.id": "0",
@@ -542,7 +543,11 @@ def dotted(properties):
 
 
 def play(story, **properties):
-    """Play a story: a coroutine that is given a `Live` whose broker serves."""
+    """Play a story: a coroutine that is given a `Live` whose broker serves.
+
+    Raises:
+        TimeoutError: it waits for what never comes.
+    """
 
     async def main():
         live = Live(dotted(properties))
@@ -550,7 +555,8 @@ def play(story, **properties):
             live.disk.mkdir(path)
         try:
             await live.start()
-            await story(live)
+            async with asyncio.timeout(STORY_S):  # in the simulation time passes while one waits
+                await story(live)
         finally:
             with contextlib.suppress(asyncio.CancelledError):
                 await live.end()

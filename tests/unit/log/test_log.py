@@ -94,10 +94,26 @@ def test_a_read_of_recent_batches_ends_with_a_whole_one(world):
     assert log.recent(0, 1 << 20) == (log.active_segment, 0, 3 * whole)
     assert log.recent(1, 2 * whole - 1) == (log.active_segment, whole, whole)
     assert log.recent(0, whole - 1) is None, "not one fits"
+    for limit in (0, -1, -whole, -9 * whole):
+        assert log.recent(1, limit) is None
+        assert log.read(1, limit, end_offset=3).size == whole, "the first batch"
     assert log.recent(3, 1 << 20) is None
 
-    for _ in range(300):
+    log.set_high_watermark(3)
+    log.advance_log_start(2)
+    assert log.recent(1, 1 << 20) is None, "it is below the log's start"
+    assert log.recent(2, 1 << 20) == (log.active_segment, 2 * whole, whole)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(1, 1 << 20, end_offset=3)
+
+
+def test_a_read_of_batches_that_are_not_recent_ends_at_its_limit(world):
+    world.create()
+    for _ in range(303):
         world.append(b"x" * 100)
+    log = world.log
+    whole = log.size_bytes // 303
+
     assert log.read(0, 2 * whole - 1, end_offset=3).size == 2 * whole - 1, "it is not recent"
     assert log.recent(0, 1 << 20) is None
 

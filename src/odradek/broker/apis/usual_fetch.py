@@ -212,10 +212,10 @@ class FollowerCall(FetchCall):
         follower_id = fetcher.follower_id
         found: list[_Answered] = []
         unchanged: list[SessionPartition] = []
-        left_bytes, size_bytes, has_moved = min(self._bytes_max, LATE_BYTES), 0, False
+        size_bytes, has_moved = 0, False
         for wanted in fetcher.ready.values():
             partition = wanted.target
-            if not isinstance(partition, Partition):
+            if not isinstance(partition, Partition) or size_bytes >= self._bytes_max:
                 return None
             log, leader = partition.log, partition.leader
             if (
@@ -234,12 +234,14 @@ class FollowerCall(FetchCall):
             segment, position, size = None, 0, 0
             if wanted.fetch_offset != log.leo:
                 # Whole batches: a part of one costs what a batch costs, and is sent again.
+                left_bytes = self._bytes_max - size_bytes
                 recent = log.recent(wanted.fetch_offset, min(wanted.max_bytes, left_bytes))
                 if recent is None:
                     return None
                 segment, position, size = recent
-                left_bytes -= size
                 size_bytes += size
+                if size_bytes > LATE_BYTES:  # too much to hold in memory
+                    return None
             elif wanted.sent_high_watermark == log.high_watermark:
                 unchanged.append(wanted)
                 continue
