@@ -23,7 +23,6 @@ entries. Everything else is rebuilt from the log after a crash (`odradek.log.rec
 This module does not decide whether to truncate or where the high watermark is: its callers do.
 """
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
@@ -32,6 +31,7 @@ from zlib import crc32
 from odradek.log.deletion import drop_end, remove_segments, remove_snapshots
 from odradek.log.disk import Data
 from odradek.log.flushing import FlushDone, Flusher
+from odradek.log.index.recent import RecentBatches
 from odradek.log.index.transactions import AbortedTransaction, collect
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log_config import NEVER, LogConfig, LogHost
@@ -66,8 +66,6 @@ from odradek.record.batch import (
 from odradek.record.control import read_marker
 from odradek.record.validate import validate_replicated
 
-# Where the last batches end, so that reads at the end of the log need neither index nor search.
-RECENT_MAX: Final = 256
 # Earlier than any timestamp: check whether to roll at the next append.
 _LOOK: Final = -(1 << 63)
 
@@ -83,8 +81,7 @@ class Log:
         "_flusher",
         "_index_interval_bytes",
         "_is_lowered",
-        "_recent_offsets",
-        "_recent_positions",
+        "_recent",
         "_roll_after",
         "_segment_bytes",
         "clean_leo",
@@ -121,8 +118,7 @@ class Log:
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         self.producers_end = 0  # the end of the last batch in the producer state
-        self._recent_offsets = array("q")
-        self._recent_positions = array("q")
+        self._recent = RecentBatches(0, 0)
         self.clean_leo = -1  # the log end offset at a clean start
         self._is_lowered = False  # the recovery point moved back, and nothing was written since
         self.cuts = 0  # number of truncations: a flush under way may be about removed batches
@@ -271,11 +267,7 @@ class Log:
             note_producer(self.producers, active, batch, header, base_offset)
             self.producers_end = last_offset + 1
         self.leo = last_offset + 1
-        recent = self._recent_offsets
-        recent.append(last_offset + 1)
-        self._recent_positions.append(active.size)
-        if len(recent) > RECENT_MAX:
-            del recent[: RECENT_MAX // 2], self._recent_positions[: RECENT_MAX // 2]
+        self._recent.add(last_offset + 1, active.size)
 
     def _check_producer(self, batch: Data, header: BatchHeader) -> Appended | None:
         if header.attributes & CONTROL_BIT:
@@ -369,8 +361,7 @@ class Log:
         self._bases = [segment.base_offset for segment in self.segments]
         self.host.index_cache.drop(self._active)
         self._roll_after = _LOOK
-        self._recent_offsets = array("q", (self.leo,))
-        self._recent_positions = array("q", (self._active.size,))
+        self._recent = RecentBatches(self.leo, self._active.size)
 
     def segments_from(self, offset: int) -> list[Segment]:
         """The segment that has `offset`, and all later ones."""
@@ -424,7 +415,7 @@ class Log:
             segment, start, end = found
             size = min(end - start, max_bytes)
             if size < end - start and segment is self._active:
-                size = self._whole_batches_in(start, size) or size
+                size = self._recent.whole_batches_in(start, size) or size
             if load:
                 return load_slice(
                     segment, start, size, end, at_least_one=minimum_one_message, wait=wait
@@ -455,9 +446,9 @@ class Log:
 
     def _position(self, segment: Segment, offset: int, *, wait: bool) -> int:
         if segment is self._active:
-            index = bisect_right(self._recent_offsets, offset) - 1
-            if index >= 0:
-                return self._recent_positions[index]
+            position = self._recent.position_of(offset)
+            if position is not None:
+                return position
         else:
             self.host.index_cache.used(segment)
         return segment.find(offset, wait=wait)
@@ -467,35 +458,24 @@ class Log:
 
         None: the offset is not recent or not in the log, or its batch is larger than `bytes_max`.
         """
-        offsets = self._recent_offsets
-        if offset < self.log_start_offset or not offsets[0] <= offset < self.leo:
+        if not self.log_start_offset <= offset < self.leo:
             return None
-        active = self._active
-        position = self._recent_positions[bisect_right(offsets, offset) - 1]
+        active, recent = self._active, self._recent
+        position = recent.position_of(offset)
+        if position is None:
+            return None
         size = active.size - position
         if size > bytes_max:
-            size = self._whole_batches_in(position, bytes_max)
+            size = recent.whole_batches_in(position, bytes_max)
         return (active, position, size) if size else None
-
-    def _whole_batches_in(self, position: int, bytes_max: int) -> int:
-        """The size of the whole batches from there on; 0: not one fits, or they are not recent.
-
-        A read that ends within a batch reads and sends bytes that are read and sent again.
-        """
-        positions = self._recent_positions
-        if position < positions[0] or bytes_max <= 0:  # a client may send any number
-            return 0
-        return positions[bisect_right(positions, position + bytes_max) - 1] - position
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """About how many bytes a read of that range would return, without any I/O."""
         if not self.log_start_offset <= offset < end_offset:
             return 0
-        recent = self._recent_offsets
-        if offset >= recent[0]:
-            positions = self._recent_positions
-            first = positions[bisect_right(recent, offset) - 1]
-            return positions[bisect_right(recent, end_offset) - 1] - first
+        first, last = self._recent.position_of(offset), self._recent.position_of(end_offset)
+        if first is not None and last is not None:
+            return last - first
         total = 0
         for segment in self.segments_from(offset):
             if segment.base_offset >= end_offset:

@@ -173,7 +173,7 @@ def test_only_the_positions_of_the_last_batches_are_kept(world):
     bound = [world.log.read(n, 1 << 20, end_offset=n + 1) for n in range(0, 1000, 7)]
 
     assert len({found.size for found in bound}) == 1
-    assert len(world.log._recent_offsets) == len(world.log._recent_positions) <= 256
+    assert len(world.log._recent) <= 256
     assert [read_header(found.data).base_offset for found in bound] == list(range(0, 1000, 7))
 
 

@@ -31,7 +31,8 @@ from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.sim.checks.history import Facts, History, PartitionKey, read_batches
 from odradek.sim.world.cluster import LOG_DIRS, ProcessState, SimulatedBroker
-from odradek.sim.world.disk import Content, Crash, SimulatedDisk
+from odradek.sim.world.disk import Crash, SimulatedDisk
+from odradek.sim.world.stored import Content
 
 # An upper bound of a batch's records: how far a log may exceed the LEO of the dead broker.
 BATCH_RECORDS_MAX: Final = 100

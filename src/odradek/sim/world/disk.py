@@ -19,14 +19,14 @@ file is an error of the test.
 import errno
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from odradek.log.disk import Data, DirectoryEntry, Done, File, ReadDone, StorageError
 from odradek.model.clock import WallMs
+from odradek.sim.world.stored import Content, Directory, Node, used_bytes
 
-SECTOR_BYTES: Final = 512
 UNLIMITED: Final = 1 << 40
 
 
@@ -60,115 +60,6 @@ class DiskFault:
             return False
         self.times -= 1
         return True
-
-
-@dataclass(slots=True, eq=False)
-class Content:
-    """The bytes of one file: in the page cache, and on the device."""
-
-    data: bytearray = field(default_factory=bytearray)
-    stable: bytearray = field(default_factory=bytearray)
-    dirty: dict[int, int] = field(default_factory=dict)  # sector -> the write that touched it
-    cuts: list[tuple[int, int]] = field(default_factory=list)  # write and size, not yet flushed
-    writes: int = 0
-    kept_up_to: int = 0  # all writes up to this one are on the device
-    mtime_ms: int = 0
-    # A cache of a reader of the first bytes: valid until these bytes change.
-    known: object = None
-    known_bytes: int = 0
-
-    def resize(self, size: int) -> None:
-        """Truncate, or extend with zeros."""
-        before = len(self.data)
-        _resize(self.data, size)
-        self.touch(min(before, size), max(before, size))
-        if size < before:
-            self.cuts.append((self.writes, size))
-
-    def touch(self, start: int, end: int) -> None:
-        """These bytes have changed."""
-        self.writes += 1
-        if start < self.known_bytes:
-            self.known, self.known_bytes = None, 0
-        for sector in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
-            self.dirty[sector] = self.writes
-
-    def keep(self, sectors: Sequence[int], size: int, *, up_to_write: int) -> None:
-        """Write these sectors and the size to the device."""
-        if up_to_write < self.kept_up_to:
-            size = len(self.stable)  # a later flush has ended earlier
-        size = min(size, len(self.data))
-        self.kept_up_to = max(self.kept_up_to, up_to_write)
-        self.cuts = [cut for cut in self.cuts if cut[0] > up_to_write]
-        _resize(self.stable, size)
-        for sector in sectors:
-            start = sector * SECTOR_BYTES
-            end = min(start + SECTOR_BYTES, size)
-            if start < end:
-                self.stable[start:end] = self.data[start:end]
-            if self.dirty.get(sector, up_to_write + 1) <= up_to_write:
-                del self.dirty[sector]
-
-    def lose_power(self, rng: random.Random) -> None:
-        """Lose a random part of what was not flushed."""
-        dirty = sorted(self.dirty)
-        match rng.randrange(4):
-            case 0:
-                kept: list[int] = []
-            case 1:
-                kept = dirty
-            case 2:
-                kept = dirty[: rng.randint(0, len(dirty))]
-            case _:
-                kept = [sector for sector in dirty if rng.random() < 0.5]
-        if self.cuts:
-            cut = min(size for _, size in self.cuts)
-            if rng.random() < 0.5:
-                _resize(self.stable, min(cut, len(self.stable)))
-            else:
-                kept = [sector for sector in kept if (sector + 1) * SECTOR_BYTES <= cut]
-                self.data = self.data[:cut] + self.stable[cut:]
-        self.cuts = []
-        for sector in kept:
-            start = sector * SECTOR_BYTES
-            chunk = self.data[start : start + SECTOR_BYTES]
-            if chunk and len(self.stable) < start:
-                _resize(self.stable, start)
-            self.stable[start : start + len(chunk)] = chunk
-        if rng.random() < 0.5:
-            # The size is in the inode and is written independently: zeros where it is ahead.
-            _resize(self.stable, len(self.data))
-        self.data, self.dirty = bytearray(self.stable), {}
-        self.known, self.known_bytes = None, 0
-        self.kept_up_to = self.writes
-
-
-Node: TypeAlias = "Content | _Directory"
-
-
-@dataclass(slots=True, eq=False)
-class _Directory:
-    """Names: as listed, as on the device, and the ordered changes in between."""
-
-    entries: dict[str, Node] = field(default_factory=dict)
-    stable: dict[str, Node] = field(default_factory=dict)
-    pending: "list[list[tuple[str, Node | None]]]" = field(default_factory=list)
-
-    def change(self, *changes: "tuple[str, Node | None]") -> None:
-        _apply(self.entries, changes)
-        self.pending.append(list(changes))
-
-    def keep(self, count: int) -> None:
-        for changes in self.pending[:count]:
-            _apply(self.stable, changes)
-        del self.pending[:count]
-
-    def lose_power(self, rng: random.Random) -> None:
-        self.keep(rng.randint(0, len(self.pending)))
-        self.pending.clear()
-        self.entries = dict(self.stable)
-        for name in sorted(self.entries):
-            self.entries[name].lose_power(rng)
 
 
 class SimulatedFile:
@@ -295,8 +186,8 @@ class SimulatedDisk:
         self.rng = rng
         self._call_later = call_later
         self._crash_at: int | None = None
-        self._root = _Directory()
-        self._found: dict[str, _Directory] = {}  # by path, until a directory is renamed or removed
+        self._root = Directory()
+        self._found: dict[str, Directory] = {}  # by path, until a directory is renamed or removed
         self._locked: set[str] = set()
 
     # ---- what a test does to it
@@ -316,7 +207,7 @@ class SimulatedDisk:
 
     def replace_with_empty(self) -> None:
         """Replace the disk with an empty one, while no process runs."""
-        self._root = _Directory()
+        self._root = Directory()
         self._found.clear()
 
     def lose(self, path: str) -> None:
@@ -333,7 +224,7 @@ class SimulatedDisk:
         self.mutate(path)
         directory, name = self._locate(path)
         content = directory.entries.get(name)
-        if isinstance(content, _Directory):
+        if isinstance(content, Directory):
             raise StorageError(path, errno.EISDIR)
         if content is None:
             directory.change((name, Content(mtime_ms=self.wall_ms())))
@@ -395,7 +286,7 @@ class SimulatedDisk:
             node = directory.entries.get(name)
             if node is None:
                 self.mutate(path)
-                node = _Directory()
+                node = Directory()
                 directory.change((name, node))
             if isinstance(node, Content):
                 raise StorageError(path, errno.ENOTDIR)
@@ -409,7 +300,7 @@ class SimulatedDisk:
         if node is None:
             raise StorageError(old, errno.ENOENT)
         self.mutate(old)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             self._found.clear()
         directory.change((old_name, None), (new.rpartition("/")[2], node))
 
@@ -418,7 +309,7 @@ class SimulatedDisk:
         if self.exists(path):
             directory, name = self._locate(path)
             self.mutate(path)
-            if isinstance(directory.entries[name], _Directory):
+            if isinstance(directory.entries[name], Directory):
                 self._found.clear()
             directory.change((name, None))
 
@@ -496,7 +387,7 @@ class SimulatedDisk:
 
     def usable_bytes(self, path: str) -> int:
         self.strike("statvfs", path)
-        return self.capacity_bytes - _used(self._root)
+        return self.capacity_bytes - used_bytes(self._root)
 
     def total_bytes(self, path: str) -> int:
         self.strike("statvfs", path)
@@ -536,7 +427,7 @@ class SimulatedDisk:
             return self.rng.choice((0, self.rng.randint(0, len(data)), len(data)))
         growth = position + len(data) - len(content.data)
         if growth > 0 and self.capacity_bytes < UNLIMITED:
-            left = self.capacity_bytes - _used(self._root)
+            left = self.capacity_bytes - used_bytes(self._root)
             return len(data) if growth <= left else max(0, len(data) - growth + left)
         return len(data)
 
@@ -559,16 +450,16 @@ class SimulatedDisk:
             raise StorageError(path, errno.ENOENT)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         found = self._found.get(path)
         if found is None:
             found = self._found[path] = self._walk(path)
         return found
 
-    def _walk(self, path: str) -> _Directory:
+    def _walk(self, path: str) -> Directory:
         node: Node = self._root
         for name in filter(None, path.split("/")):
-            found = node.entries.get(name) if isinstance(node, _Directory) else None
+            found = node.entries.get(name) if isinstance(node, Directory) else None
             if found is None:
                 raise StorageError(path, errno.ENOENT)
             node = found
@@ -576,31 +467,10 @@ class SimulatedDisk:
             raise StorageError(path, errno.ENOTDIR)
         return node
 
-    def _locate(self, path: str) -> tuple[_Directory, str]:
+    def _locate(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")
         return self._directory(parent), name
 
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _resize(data: bytearray, size: int) -> None:
-    if size < len(data):
-        del data[size:]
-    else:
-        data.extend(bytes(size - len(data)))
-
-
-def _apply(entries: dict[str, Node], changes: "Sequence[tuple[str, Node | None]]") -> None:
-    for name, node in changes:
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
-
-
-def _used(node: Node) -> int:
-    if isinstance(node, Content):
-        return len(node.data)
-    return sum(map(_used, node.entries.values()))

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from odradek.log.disk import StorageError
-from odradek.sim.world.disk import SECTOR_BYTES, Crash, DiskFault, SimulatedCrash, SimulatedDisk
+from odradek.sim.world.disk import Crash, DiskFault, SimulatedCrash, SimulatedDisk
+from odradek.sim.world.stored import SECTOR_BYTES
 
 OLD, NEW = b"o", b"n"
 
