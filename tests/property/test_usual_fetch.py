@@ -12,6 +12,7 @@ from odradek.wire.follower_fetch import FollowerLimits
 from odradek.wire.header import decode_request_header
 from odradek.wire.messages.fetch import (
     FOLLOWER_VERSION,
+    JOINED_BYTES,
     FetchPartition,
     FetchRequest,
     PartitionData,
@@ -274,9 +275,10 @@ def written_with_records(correlation_id, session_id, answered):
     return frame
 
 
-records = st.binary(max_size=30) | st.sampled_from([126, 127, 128, 16_382, 16_383, 16_384]).map(
-    b"\1".__mul__
+sizes = st.sampled_from([126, 127, 128, 16_382, 16_383, 16_384]) | st.integers(
+    JOINED_BYTES - 120, JOINED_BYTES + 10
 )
+records = st.binary(max_size=30) | sizes.map(b"\1".__mul__)
 few_topics = st.sampled_from([b"a" * 16, b"b" * 16, b"c" * 16])
 answers = st.builds(Answer, few_topics | topic_ids, int32, int64, int64, int64, records)
 many_topics = st.builds(

@@ -118,7 +118,6 @@ class Log:
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         self.producers_end = 0  # the end of the last batch in the producer state
-        self._recent = RecentBatches(0, 0)
         self.clean_leo = -1  # the log end offset at a clean start
         self._is_lowered = False  # the recovery point moved back, and nothing was written since
         self.cuts = 0  # number of truncations: a flush under way may be about removed batches
@@ -127,6 +126,7 @@ class Log:
         self.first_dirty_offset = 0  # end of the clean part of a compacted log
         self._flusher = Flusher(self)
         self._active: Segment
+        self._recent: RecentBatches  # of the active segment
         self.update_config(config)
 
     @classmethod
@@ -460,14 +460,11 @@ class Log:
         """
         if not self.log_start_offset <= offset < self.leo:
             return None
-        active, recent = self._active, self._recent
-        position = recent.position_of(offset)
+        position = self._recent.position_of(offset)
         if position is None:
             return None
-        size = active.size - position
-        if size > bytes_max:
-            size = recent.whole_batches_in(position, bytes_max)
-        return (active, position, size) if size else None
+        size = self._recent.whole_batches_in(position, bytes_max)
+        return (self._active, position, size) if size else None
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """About how many bytes a read of that range would return, without any I/O."""

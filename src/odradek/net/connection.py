@@ -42,8 +42,6 @@ from odradek.net.outgoing import (
 )
 from odradek.wire.frame import FrameBuffer
 
-# Written without a look at how they are best cut into pieces, if they are small.
-_PLAIN: Final = (bytes, bytearray)
 # Responses up to this size are collected over all frames of one read.
 _LARGE_BYTES: Final = 1024
 # How long the frames of one read are handled before other work gets a turn.
@@ -504,7 +502,7 @@ class Connection(asyncio.BufferedProtocol):
         elif transport is None or transport.is_closing():  # nothing more is done for this peer
             self.closing = self._stopped = True
             self._drop(ready)
-        elif len(ready) == 1 and isinstance(ready[0], _PLAIN) and len(ready[0]) <= JOIN_BYTES:
+        elif len(ready) == 1 and isinstance(ready[0], CHUNKS) and len(ready[0]) <= JOIN_BYTES:
             transport.write(ready[0])
         else:
             self._outgoing += ready

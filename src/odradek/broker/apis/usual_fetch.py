@@ -160,16 +160,16 @@ class FollowerCall(FetchCall):
 
     def run(self) -> None:
         found = self._find() if self.fetcher.ready else _NOTHING
-        if found is None:
-            super().run()
-        elif not self._suffices(found):
+        if found is not None and not self._suffices(found):
             slot = self._slot = self.connection.later(self._abandoned)
             api = self._api
             if api.answers_early:
                 slot.hurry = self.expire
             self._sleep_on(found)
             api.purgatory.wait(self, self.request.max_wait_ms)
-        elif (frame := self._encoded(found)) is None:
+            return
+        frame = self._encoded(found)
+        if frame is None:
             super().run()
         else:
             self.connection.respond([frame])
@@ -179,14 +179,16 @@ class FollowerCall(FetchCall):
         found = self._find()
         if found is not None and not self._suffices(found):
             self._sleep_on(found)
-        elif found is None or (frame := self._encoded(found)) is None:
+            return
+        frame = self._encoded(found)
+        if frame is None:
             super().look_again()
         else:
             self.finish_with([frame])
 
     def expire(self) -> None:
-        found = self._find()
-        if found is None or (frame := self._encoded(found)) is None:
+        frame = self._encoded(self._find())
+        if frame is None:
             super().expire()
         else:
             self.finish_with([frame])
@@ -215,7 +217,8 @@ class FollowerCall(FetchCall):
         size_bytes, has_moved = 0, False
         for wanted in fetcher.ready.values():
             partition = wanted.target
-            if not isinstance(partition, Partition) or size_bytes >= self._bytes_max:
+            left_bytes = self._bytes_max - size_bytes
+            if not isinstance(partition, Partition) or left_bytes <= 0:
                 return None
             log, leader = partition.log, partition.leader
             if (
@@ -234,11 +237,10 @@ class FollowerCall(FetchCall):
             segment, position, size = None, 0, 0
             if wanted.fetch_offset != log.leo:
                 # Whole batches: a part of one costs what a batch costs, and is sent again.
-                left_bytes = self._bytes_max - size_bytes
-                recent = log.recent(wanted.fetch_offset, min(wanted.max_bytes, left_bytes))
-                if recent is None:
+                batches = log.recent(wanted.fetch_offset, min(wanted.max_bytes, left_bytes))
+                if batches is None:
                     return None
-                segment, position, size = recent
+                segment, position, size = batches
                 size_bytes += size
                 if size_bytes > LATE_BYTES:  # too much to hold in memory
                     return None
@@ -253,11 +255,14 @@ class FollowerCall(FetchCall):
             fetcher.answered(wanted)
         return found, size_bytes, has_moved
 
-    def _encoded(self, found: _Found) -> bytearray | None:
+    def _encoded(self, found: _Found | None) -> bytearray | None:
         """The frame of the response; it is counted, and the session notes what it contains.
 
-        None: the general way has to answer, because records cannot be read from the page cache.
+        None: the general way has to answer, because `_find` has left it to that, or because
+        records cannot be read from the page cache.
         """
+        if found is None:
+            return None
         fetcher, api = self.fetcher, self._api
         answers, size_bytes, _ = found
         frame, positions = encode_usual_response(
@@ -280,9 +285,8 @@ class FollowerCall(FetchCall):
         view = memoryview(frame)
         try:
             for at, (_, (_, _, size), segment, position) in zip(positions, answers, strict=True):
-                if segment is not None and not segment.file.read_into(
-                    position, view[at : at + size]
-                ):
+                room = view[at : at + size]
+                if segment is not None and not segment.file.read_into(position, room):
                     return False
         except StorageError as error:
             # Noted at the first failure: the next read may succeed. Then the general way answers.

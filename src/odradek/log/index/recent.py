@@ -29,7 +29,10 @@ class RecentBatches:
             del offsets[: KEPT_MAX // 2], self._positions[: KEPT_MAX // 2]
 
     def position_of(self, offset: int) -> int | None:
-        """Where the batch with `offset` begins, or the end if there is none; None: not recent."""
+        """Where the batch with `offset` begins; the end, if `offset` is above all batches.
+
+        None: the batch is older than those that are known here.
+        """
         index = bisect_right(self._offsets, offset) - 1
         return self._positions[index] if index >= 0 else None
 

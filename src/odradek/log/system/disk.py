@@ -69,12 +69,12 @@ class RealFile:
     def read(self, position: int, length: int) -> Data | None:
         buffer = bytearray(length)
         got = self._read_cached(position, buffer)
-        if got is None or got == length:
-            return None if got is None else buffer
-        if position + got >= self.size():
-            del buffer[got:]
+        if got == length:
             return buffer
-        return None
+        if got is None or position + got < self.size():
+            return None
+        del buffer[got:]
+        return buffer
 
     def read_into(self, position: int, into: memoryview) -> bool:
         return self._read_cached(position, into) == len(into)
