@@ -69,6 +69,12 @@ class File(Protocol):
     def read_into(self, position: int, into: memoryview) -> bool:
         """Fill `into` with the bytes at `position`; False: not all are in the page cache."""
 
+    def send(self, position: int, length: int, to: int) -> int:
+        """Send the bytes at `position` to a socket, by its descriptor; how many it has taken.
+
+        0: it takes none now, or not all of the bytes are in the page cache, or this cannot be told.
+        """
+
     def read_now(self, position: int, length: int) -> Data:
         """The bytes at `position`; may wait for the device."""
 

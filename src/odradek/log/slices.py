@@ -141,6 +141,15 @@ class DeferredRecords:
             self._done += length
         return found
 
+    def send(self, to: int, bytes_max: int) -> int:
+        """See `DeferredPart`: what is in the page cache is sent."""
+        if self._is_loading or self._loaded is not None:
+            return 0
+        length = min(bytes_max, self._slice.size - self._done)
+        sent = self._file.send(self._slice.position + self._done, length, to) if length else 0
+        self._done += sent
+        return sent
+
     def _ask(
         self, position: int, length: int, ready: Callable[[], None]
     ) -> Data | StorageError | None:

@@ -40,6 +40,7 @@ from odradek.net.outgoing import (
     next_piece,
     size_of,
 )
+from odradek.net.straight import StraightSocket, straight_socket
 from odradek.wire.frame import FrameBuffer
 
 # Responses up to this size are collected over all frames of one read.
@@ -126,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reported_bytes",
         "_soon",
         "_stopped",
+        "_straight",
         "_transport",
         "_unsent_bytes",
         "_waiting_bytes_max",
@@ -174,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_max = in_flight_max
         self._monotonic_ms = monotonic_ms
         self._transport: asyncio.Transport | None = None
+        self._straight: StraightSocket | None = None
         self._pipeline: deque[ResponseSlot] = deque()
         self._ready: list[Part] = []
         self._outgoing: deque[Part] = deque()  # not yet passed to the transport
@@ -302,6 +305,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.has_more
 
     @property
+    def sends_files(self) -> bool:
+        """Whether parts of files go to its socket without passing through the broker's memory."""
+        return self._straight is not None
+
+    @property
     def in_flight(self) -> int:
         """The number of requests whose response is not sent yet."""
         return len(self._pipeline)
@@ -348,6 +356,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._straight = straight_socket(self._transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer_host, self.peer_port = str(peer[0]), int(peer[1])
@@ -364,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
             if lost is not None:
                 lost()
         self._handler.disconnected(self)
-        self._transport = None
+        self._transport = self._straight = None
         if self._received is not None:
             self._received(-self._reported_bytes)
             self._reported_bytes = 0
@@ -517,15 +526,32 @@ class Connection(asyncio.BufferedProtocol):
     def _write_out(self) -> None:
         """Write what is outgoing, until the client reads too slowly or the slice is used up."""
         outgoing, transport = self._outgoing, self._transport
-        written_bytes = 0
+        straight = self._straight if len(outgoing) > 1 else None
+        if straight is not None:
+            straight.cork()
+        self._write_pieces(outgoing, transport)
+        if straight is not None:
+            straight.uncork()
+        self._may_go_on()
+        if self.closing and not self._outgoing and transport is not None:
+            transport.close()
+
+    def _write_pieces(self, outgoing: deque[Part], transport: asyncio.Transport | None) -> None:
+        straight, written_bytes = self._straight, 0
         while outgoing and transport is not None and not self._peer_is_slow:
             if transport.is_closing():
                 self.closing = self._stopped = True
                 self._drop_outgoing()
                 return
-            if written_bytes >= SLICE_BYTES:
+            if written_bytes > SLICE_BYTES + JOIN_BYTES:
                 self._soon(self._send_on)
                 break
+            part = outgoing[0]
+            if straight is not None and not isinstance(part, CHUNKS):
+                sent_bytes = straight.send(part)
+                if sent_bytes:
+                    written_bytes += sent_bytes
+                    continue
             try:
                 piece = next_piece(outgoing, self._send_on)
             except OdradekError as error:
@@ -536,9 +562,6 @@ class Connection(asyncio.BufferedProtocol):
                 break
             written_bytes += len(piece)
             transport.write(piece)
-        self._may_go_on()
-        if self.closing and not outgoing and transport is not None:
-            transport.close()
 
     def _drop_outgoing(self) -> None:
         dropped, self._outgoing = self._outgoing, deque()

@@ -22,6 +22,12 @@ class DeferredPart(Protocol):
             OdradekError: it cannot be read, or it is shorter than its announced length.
         """
 
+    def send(self, to: int, bytes_max: int) -> int:
+        """Send the next bytes right to a socket, by its descriptor; how many it has taken.
+
+        0: `read` has to be called.
+        """
+
     def close(self) -> None:
         """Release it; nothing more is read. Called once."""
 

@@ -61,8 +61,8 @@ PROPERTIES = {
 class Transport(asyncio.Transport):
     """The broker's end of a connection: what it writes is read by a test's client."""
 
-    def __init__(self, peer: "Peer", host: str) -> None:
-        super().__init__({"peername": (host, 4711)})
+    def __init__(self, peer: "Peer", host: str, own_socket: object = None) -> None:
+        super().__init__({"peername": (host, 4711), "socket": own_socket})
         self.peer = peer
         self.reading = True
         self.connection = None
@@ -100,8 +100,8 @@ class Network:
     async def listen(self, make_protocol, host, port):
         return Listening(self, make_protocol, port or 20_000 + len(self.listening))
 
-    def peer(self, port, host):
-        return Peer(self.listening[port].make_protocol(), host)
+    def peer(self, port, host, own_socket=None):
+        return Peer(self.listening[port].make_protocol(), host, own_socket)
 
     async def connect(self, make_protocol, host, port):
         """Connections of the broker to other brokers: there are none."""
@@ -122,7 +122,7 @@ class Listening:
 class Peer:
     """A client's connection: requests go out, responses come in, in order."""
 
-    def __init__(self, connection, host) -> None:
+    def __init__(self, connection, host, own_socket=None) -> None:
         self.connection = connection
         self.closed = False
         self.awaited = []
@@ -130,7 +130,7 @@ class Peer:
         self._correlation_id = 0
         self._received = bytearray()
         self._to_send = bytearray()
-        self.transport = Transport(self, host)
+        self.transport = Transport(self, host, own_socket)
         connection.connection_made(self.transport)
 
     # ------------------------------------------------------------------------ requests
@@ -292,8 +292,9 @@ class Live:
         self.broker = self.make(**properties)
         await self.start()
 
-    def peer(self, port=9092, host="10.0.0.7") -> Peer:
-        return self.network.peer(port, host)
+    def peer(self, port=9092, host="10.0.0.7", own_socket=None) -> Peer:
+        """A client; with a socket, its connection may send parts of files right to that."""
+        return self.network.peer(port, host, own_socket)
 
     async def until(self, true) -> None:
         for _ in range(20_000):

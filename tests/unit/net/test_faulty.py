@@ -7,6 +7,7 @@ from tests.unit.net.test_connection import FakeTransport
 
 import odradek.sim.world.loop as sim
 from odradek.net.faulty import FaultyNetwork
+from odradek.net.straight import straight_socket
 
 PEER = ("127.0.0.1", 9092)
 
@@ -100,6 +101,15 @@ def test_without_a_fault_bytes_pass_at_once(play):
 
         assert at.socket.written == [b"out"]
         assert at.protocol.calls == ["made", b"in"]
+
+    play(story)
+
+
+def test_nothing_goes_past_the_faults_to_the_socket(play):
+    async def story(at):
+        at.socket.get_extra_info = lambda name, default=None: "a socket"
+        assert at.protocol.transport.get_extra_info("peername") == "a socket"
+        assert straight_socket(at.protocol.transport) is None
 
     play(story)
 

@@ -43,8 +43,29 @@ class Part:
         self.done += len(piece)
         return piece
 
+    def send(self, to, bytes_max):
+        return 0
+
     def close(self):
         self.closed += 1
+
+
+class StraightPart(Part):
+    """Its bytes go to the socket, as many as that takes; every third time they have to be read."""
+
+    sent_bytes = calls = 0
+
+    def send(self, to, bytes_max):
+        self.calls += 1
+        if self.calls % 3 == 0:
+            return 0
+        try:
+            count = os.write(to, self.data[self.done : self.done + min(bytes_max, 300_000)])
+        except BlockingIOError:
+            return 0
+        self.done += count
+        self.sent_bytes += count
+        return count
 
 
 class Peer:
@@ -117,6 +138,27 @@ async def test_a_client_that_reads_slowly_gets_every_byte_once(buffer_bytes):
         assert await peer.read(len(expected)) == expected
 
 
+@pytest.mark.parametrize("buffer_bytes", [40_000, 200_000, None])
+@on_loop
+async def test_what_goes_right_to_the_socket_keeps_its_place(buffer_bytes):
+    first, second = StraightPart(NOISE[: 2 << 20], 70_000), StraightPart(NOISE[::-1], 512 << 10)
+    async with answered(
+        b"<", first, b"|", NOISE[5:70_005], second, b">", buffer_bytes=buffer_bytes
+    ) as peer:
+        expected = b"<" + first.data + b"|" + NOISE[5:70_005] + second.data + b">"
+        assert await peer.read(len(expected)) == expected
+
+    assert first.sent_bytes
+    assert (first.closed, second.closed) == (1, 1)
+
+
+@on_loop
+async def test_what_is_written_together_leaves_at_once():
+    """Nothing waits for the cork: the client has all of it before it sends anything."""
+    async with answered(b"<", Part(b"x" * 70_000, 50_000), b">") as peer:
+        assert await peer.read(70_002) == b"<" + b"x" * 70_000 + b">"
+
+
 @on_loop
 async def test_what_waits_for_a_slow_client_is_counted():
     async with answered(b"<", NOISE[: 1 << 20], b">", buffer_bytes=60_000) as peer:
@@ -159,6 +201,22 @@ def records(disk, path):
     os.close(fd)
     segment = SimpleNamespace(file=disk.file(str(path)))
     return DeferredRecords(LogSlice(segment, 7, len(NOISE) - 7, None), lambda _: None)
+
+
+@on_loop
+async def test_records_in_the_page_cache_go_from_their_file_to_the_socket(tmp_path, monkeypatch):
+    path = tmp_path / "0.log"
+    path.write_bytes(NOISE)
+
+    def read(*_):
+        raise AssertionError("the records are read into memory")
+
+    with real_disk() as disk:
+        segment = SimpleNamespace(file=disk.file(str(path)))
+        part = DeferredRecords(LogSlice(segment, 4_711, 500_000, None), lambda _: None)
+        monkeypatch.setattr(os, "preadv", read)
+        async with answered(b"<", part, b">") as peer:
+            assert await peer.read(500_002) == b"<" + NOISE[4_711:504_711] + b">"
 
 
 @on_loop

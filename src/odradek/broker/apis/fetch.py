@@ -462,8 +462,7 @@ class FetchCall(DataRequest):
 
     def expire(self) -> None:
         """The time is up: answer with what is in memory, or with nothing."""
-        reading = self._read()
-        self._finish(reading)
+        self._finish(self._read())
 
     # ------------------------------------------------------------------------ inside
 
@@ -478,6 +477,7 @@ class FetchCall(DataRequest):
             nearest=self._nearest(),
             may_follow=self._may_leave_leader,
             waits=self._waits if self.fetcher.follower_id >= 0 else None,
+            straight=self.connection.sends_files,
         )
         reading.read_ready()
         return reading

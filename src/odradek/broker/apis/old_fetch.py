@@ -63,6 +63,7 @@ class ConvertingReading(OldReading):
     """Refuses topics whose records may not be converted."""
 
     __slots__ = ()
+    may_leave_in_file = False
 
     def _checked(self, wanted: SessionPartition) -> Partition | ErrorCode:
         found = super()._checked(wanted)

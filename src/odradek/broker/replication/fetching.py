@@ -42,7 +42,7 @@ from odradek.wire.schema import Buffer
 READ_COMMITTED: Final = 1
 # A response holds about so many bytes of records in memory; the rest is read while it is sent.
 LATE_BYTES: Final = 1 << 20
-LOAD_BYTES: Final = 64 << 10  # less than this of a partition is read at once
+LOAD_BYTES: Final = 128 << 10  # up to this of a partition is read at once
 LATE_MAX: Final = 64  # slices of a response: each keeps a file open
 _UNKNOWN: Final = -1
 
@@ -187,6 +187,8 @@ class Fetcher(FetchSession):
 class Reading:
     """One pass over the ready partitions: the answers, and whether they must be sent at once."""
 
+    may_leave_in_file = True  # the records are sent as they are
+
     __slots__ = (
         "_drained",
         "_fetcher",
@@ -197,6 +199,7 @@ class Reading:
         "_nearest",
         "_read_committed",
         "_storage_failed",
+        "_straight",
         "_wait",
         "_waits",
         "answers",
@@ -219,11 +222,13 @@ class Reading:
         nearest: "Nearest | None" = None,
         may_follow: bool = False,
         waits: Callable[[Partition], bool] | None = None,
+        straight: bool = False,
     ) -> None:
         """`wait`: read from disk what is not in memory; it was just asked to load it.
 
         `nearest` redirects a consumer to a closer replica; `may_follow`: it may read where this
         broker follows; `waits`: a throttled follower gets no records of this partition for now.
+        `straight`: many records stay in their file, to be sent from there to the socket.
         """
         self._nearest = nearest
         self._waits = waits
@@ -234,6 +239,8 @@ class Reading:
         self._wait = wait
         self._drained: list[SessionPartition] = []  # read to their end
         self._left_bytes = bytes_max
+        # For followers it takes no less: what was just written is in the processor's caches.
+        self._straight = straight and fetcher.follower_id < 0 and self.may_leave_in_file
         self._read_committed = read_committed
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
         self.bytes = 0
@@ -368,7 +375,7 @@ class Reading:
         self, wanted: SessionPartition, log: Log, answer: PartitionData, end: int
     ) -> None:
         bytes_max = min(wanted.max_bytes, self._left_bytes)
-        is_late = bytes_max > LATE_BYTES or self._loaded_bytes >= LATE_BYTES
+        is_late = self._straight or bytes_max > LATE_BYTES or self._loaded_bytes >= LATE_BYTES
         found = log.read(
             wanted.fetch_offset,
             bytes_max,

@@ -1,4 +1,4 @@
-"""The disk of the operating system: the only module of `log` that makes system calls.
+"""The disk of the operating system. No module of `log` outside this package makes system calls.
 
 What may have to wait for the device runs in a few threads that only wait in system calls (no work
 in Python beside the event loop), and `done` is called through the `call_soon` given at
@@ -29,6 +29,7 @@ from odradek.log.disk import (
     StorageError,
 )
 from odradek.log.system.read_ahead import read_logs
+from odradek.log.system.resident import is_resident
 
 THREADS: Final = 4
 # Errors of filesystems without RWF_NOWAIT (tmpfs, some network filesystems). On them a read may
@@ -78,6 +79,17 @@ class RealFile:
 
     def read_into(self, position: int, into: memoryview) -> bool:
         return self._read_cached(position, into) == len(into)
+
+    def send(self, position: int, length: int, to: int) -> int:
+        self._used = True
+        try:
+            fd = self._fd if self._fd >= 0 else self._open()
+            if not is_resident(fd, position, length):
+                return 0
+            return os.sendfile(to, fd, position, length)
+        except OSError:
+            # The socket is full or broken, or the file is: whoever writes or reads next is told.
+            return 0
 
     def _read_cached(self, position: int, into: bytearray | memoryview) -> int | None:
         """Read in one call, and return the number of bytes; None: nothing is in the page cache."""

@@ -243,6 +243,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":
             return self._tls
+        if name == "socket":  # what is written past this transport would not be encrypted
+            return default
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

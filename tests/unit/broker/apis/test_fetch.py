@@ -18,7 +18,7 @@ from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
 from odradek.replica.selector import RACK_AWARE
-from odradek.sim.world.disk import DiskFault
+from odradek.sim.world.disk import DiskFault, SimulatedFile
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
 from odradek.wire.messages.metadata import MetadataRequest
@@ -909,6 +909,54 @@ def test_what_is_read_late_is_all_there():
         response = await live.peer().ask(request, BY_NAME)
 
         assert fetched(response) == wanted
+
+    play(story)
+
+
+@pytest.fixture
+def offered(monkeypatch):
+    """The bytes of files that were offered to the socket of a connection, which has taken none."""
+    found = []
+
+    def send(file, position, length, to):
+        found.append(length)
+        return 0
+
+    monkeypatch.setattr(SimulatedFile, "send", send)
+    return found
+
+
+class OwnSocket:
+    """A socket whose options do not matter."""
+
+    def setsockopt(self, *_):
+        pass
+
+    def fileno(self):
+        return 17
+
+
+def test_many_records_are_offered_to_the_socket_and_few_are_not(offered):
+    async def story(live):
+        await live.topic("t", 2, max_message_bytes=str(2 << 20))
+        live.append(b"a" * 200_000)
+        live.append(b"b" * 100_000, index=1)
+        peer = live.peer(own_socket=OwnSocket())
+        response = await peer.ask(fetch({T0: 0, T1: 0}), BY_NAME)
+
+        assert fetched(response) == {T0: [b"a" * 200_000], T1: [b"b" * 100_000]}
+        assert len(offered) == 1
+        assert offered[0] in range(200_000, 200_200)
+
+    play(story)
+
+
+def test_a_connection_without_a_socket_of_its_own_is_offered_nothing(offered):
+    async def story(live):
+        await live.topic("t", max_message_bytes=str(2 << 20))
+        live.append(b"a" * 200_000)
+        assert fetched(await live.peer().ask(fetch({T0: 0}), BY_NAME)) == {T0: [b"a" * 200_000]}
+        assert not offered
 
     play(story)
 

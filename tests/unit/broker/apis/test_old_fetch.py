@@ -83,6 +83,21 @@ def test_records_before_the_offset_are_left_out_except_of_a_compressed_batch():
     play(story)
 
 
+def test_many_records_are_converted_in_memory_although_files_may_be_sent():
+    class OwnSocket:
+        def setsockopt(self, *_):
+            pass
+
+    async def story(live: Live):
+        await live.topic("t", max_message_bytes=str(2 << 20))
+        live.append(b"x" * 300_000)
+        answer = await live.peer(own_socket=OwnSocket()).ask(fetch({T0: 0}, max_wait_ms=0), 1)
+        records = records_in(messages_in(part_of(answer).records))
+        assert [record.value for record in records] == [b"x" * 300_000]
+
+    play(story)
+
+
 def test_the_append_time_is_that_of_all_messages():
     async def story(live: Live):
         await live.topic("t", **{"message.timestamp.type": "LogAppendTime"})

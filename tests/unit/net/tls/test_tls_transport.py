@@ -10,6 +10,7 @@ import pytest
 from tests.certificates import Authority
 
 from odradek.net.server import RealNetwork
+from odradek.net.straight import straight_socket
 from odradek.net.tls import transport as tls_transport
 from odradek.net.tls.connector import TlsConnector
 from odradek.net.tls.context import TlsOptions, client_context, server_tls
@@ -163,6 +164,7 @@ def test_bytes_go_both_ways_and_the_end_reaches_both_sides(authority):
         await server.until(lambda: server.received == b"request")
         for size in (0, 1, 20_000, 300_000):
             server.transport.write(bytes(size))
+        assert straight_socket(server.transport) is None, "nothing is sent past the encryption"
         await client.until(lambda: len(client.received) == 320_001)
 
         server.transport.write(b"last")
