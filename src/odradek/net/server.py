@@ -110,6 +110,7 @@ class Server:
         self.memory_bytes = 0  # of the connections that take more than 64 KiB
         self._soon = soon
         self._sheds = False
+        self._is_over = False
         self._refusal_is_logged = False
         self._queued_bytes = 0
         self._is_crowded = False
@@ -207,7 +208,8 @@ class Server:
         self._listening.clear()
 
     def close_connections(self) -> None:
-        """Close every connection once its ready responses are sent."""
+        """Close every connection once its ready responses are sent, and those that come later."""
+        self._is_over = True
         for connection in list(self._connections):
             connection.close()
 
@@ -233,6 +235,9 @@ class Server:
 
     def connected(self, connection: Connection) -> None:
         """Accept a connection, or close it if a limit is reached."""
+        if self._is_over:
+            connection.abort()
+            return
         reason = self._refusal_reason(connection)
         if reason is not None:
             self.refused_connections += 1
@@ -410,7 +415,7 @@ class RealNetwork:
             make_protocol, sock=listening, backlog=min(self._backlog, ACCEPTED_AT_ONCE)
         )
         listening.listen(self._backlog)
-        return _RealListeningSocket(server, listening.getsockname()[1])
+        return _RealListeningSocket(server, listening)
 
     async def connect(
         self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
@@ -421,9 +426,14 @@ class RealNetwork:
 
 
 class _RealListeningSocket:
-    def __init__(self, server: asyncio.Server, port: int) -> None:
+    def __init__(self, server: asyncio.Server, listening: socket.socket) -> None:
         self._server = server
-        self.port = port
+        self._listening = listening
+        self.port: int = listening.getsockname()[1]
 
     def close(self) -> None:
-        self._server.close()
+        # A connection that was accepted in this turn of the loop gets its transport in the next,
+        # and could not after the end of its listener: its socket would stay open.
+        loop = self._server.get_loop()
+        loop.remove_reader(self._listening)
+        loop.call_soon(self._server.close)

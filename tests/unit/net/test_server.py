@@ -1,10 +1,13 @@
 """The real listener: options of accepted sockets, and connection limits."""
 
 import asyncio
+import contextlib
+import gc
 import socket
 
 import pytest
 
+from odradek.model.cluster import EndPoint
 from odradek.net.server import ConnectionLimits, RealNetwork, Server, why_not_listen
 from odradek.net.unauthenticated import CONNECTION_BYTES
 
@@ -48,6 +51,36 @@ def test_why_not_listen_names_the_reason():
         assert why_not_listen("127.0.0.1", port) == "Address already in use"
     assert why_not_listen("127.0.0.1", port) is None
     assert why_not_listen("203.0.113.1", 0) == "Cannot assign requested address"
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_is_accepted_while_its_listener_closes_is_not_left_behind(turns):
+    """Its socket would stay open, and its client would wait for an answer."""
+
+    async def client_sees_the_end() -> bytes:
+        loop = asyncio.get_running_loop()
+        server = Server(
+            RealNetwork(),
+            Refusing(),
+            ConnectionLimits(),
+            monotonic_ms=lambda: 0,
+            soon=loop.call_soon,
+        )
+        port = await server.listen(
+            EndPoint(listener="L", security_protocol="PLAINTEXT", host="127.0.0.1", port=0)
+        )
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            server.stop_listening()
+            server.close_connections()
+            with contextlib.suppress(ConnectionResetError):
+                return await asyncio.wait_for(loop.sock_recv(client, 1), 10)
+            return b""
+
+    assert asyncio.run(client_sees_the_end()) == b""
+    gc.collect()  # what is left behind is a warning, and that an error
 
 
 # ------------------------------------------------------------------------------ connection limits
