@@ -543,6 +543,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.closing = self._stopped = True
                 self._drop_outgoing()
                 return
+            # A part of SLICE_BYTES leaves in one turn with the head and the end of its response.
             if written_bytes > SLICE_BYTES + JOIN_BYTES:
                 self._soon(self._send_on)
                 break

@@ -97,14 +97,11 @@ class FaultyNetwork:
         self.is_frozen = False
         self._update()
 
-    async def die(self) -> None:
+    def die(self) -> None:
         """Reset all connections and close the listeners, without notifying a protocol."""
         self.is_dead = True
         for link in tuple(self.links):
             link.die()
-        # A connection that was accepted in this turn gets its transport in the next, and could
-        # not after the end of its listener: its socket would stay open.
-        await asyncio.sleep(0)
         for listening in self._listening:
             listening.close()
 

@@ -8,37 +8,22 @@ import asyncio
 import socket
 import sys
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from odradek.net.outgoing import SLICE_BYTES, DeferredPart
 
 
-class StraightSocket(Protocol):
-    """The socket of a connection, past its transport."""
-
-    def cork(self) -> None:
-        """Let what is written from now on leave in full segments.
-
-        A response of several writes does not wake up its client for the first bytes.
-        """
-
-    def uncork(self) -> None:
-        """Let all of it leave."""
-
-    def send(self, part: DeferredPart) -> int:
-        """Send what comes next of a part; how many bytes the socket has taken.
-
-        0: the part has to be read, and what was read to be written to the transport.
-        """
-
-
-def straight_socket(transport: asyncio.Transport) -> StraightSocket | None:
+def straight_socket(transport: asyncio.Transport) -> "StraightSocket | None":
     """The socket of a transport; None: everything has to be written to the transport."""
     own = transport.get_extra_info("socket")
-    return None if own is None or sys.platform != "linux" else _LinuxSocket(transport, own)
+    if own is None or sys.platform != "linux":  # other systems have no TCP_CORK
+        return None
+    return StraightSocket(transport, own)
 
 
-class _LinuxSocket:
+class StraightSocket:
+    """The socket of a connection, past its transport."""
+
     __slots__ = ("_socket", "_transport")
 
     def __init__(self, transport: asyncio.Transport, own: Any) -> None:
@@ -46,9 +31,14 @@ class _LinuxSocket:
         self._socket = own
 
     def cork(self) -> None:
+        """Let what is written from now on leave in full segments.
+
+        A response of several writes does not wake up its client for the first bytes.
+        """
         self._set_cork(1)
 
     def uncork(self) -> None:
+        """Let all of it leave."""
         self._set_cork(0)
 
     def _set_cork(self, value: int) -> None:
@@ -56,6 +46,10 @@ class _LinuxSocket:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, value)
 
     def send(self, part: DeferredPart) -> int:
+        """Send what comes next of a part; how many bytes the socket has taken.
+
+        0: the part has to be read, and what was read to be written to the transport.
+        """
         # What the transport still holds has to leave first.
         if self._transport.get_write_buffer_size() or self._transport.is_closing():
             return 0

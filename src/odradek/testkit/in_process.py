@@ -143,7 +143,7 @@ class InProcessBroker:
     async def kill(self) -> None:
         """End it without letting it do anything more."""
         broker, faults, loop, disk = self._running()
-        await faults.network.die()
+        faults.network.die()
         if self._store is not None:
             self._store.crash(0)
         await loop.end()

@@ -91,6 +91,16 @@ class Transport(asyncio.Transport):
     abort = close
 
 
+class OwnSocket:
+    """What a connection may send files to; nothing arrives there."""
+
+    def setsockopt(self, *_):
+        pass
+
+    def fileno(self):
+        return 17
+
+
 class Network:
     """Listeners by port; no delay, no loss."""
 

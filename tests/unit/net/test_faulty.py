@@ -247,7 +247,7 @@ def test_a_frozen_network_accepts_a_connection_when_it_goes_on(play):
 def test_after_its_end_no_protocol_is_called(play):
     async def story(at):
         await at.network.listen(Recorder, "127.0.0.1", 0)
-        await at.network.die()
+        at.network.die()
         at.link.connection_lost(None)
 
         assert at.protocol.calls == ["made"]

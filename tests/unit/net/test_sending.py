@@ -154,9 +154,11 @@ async def test_what_goes_right_to_the_socket_keeps_its_place(buffer_bytes):
 
 @on_loop
 async def test_what_is_written_together_leaves_at_once():
-    """Nothing waits for the cork: the client has all of it before it sends anything."""
+    """A cork that is left in the socket would hold the last bytes back for 200 ms."""
     async with answered(b"<", Part(b"x" * 70_000, 50_000), b">") as peer:
         assert await peer.read(70_002) == b"<" + b"x" * 70_000 + b">"
+        sender = peer.connection._transport.get_extra_info("socket")
+        assert sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK) == 0
 
 
 @on_loop

@@ -88,7 +88,8 @@ class RealFile:
                 return 0
             return os.sendfile(to, fd, position, length)
         except OSError:
-            # The socket is full or broken, or the file is: whoever writes or reads next is told.
+            # The socket's buffer is full, or the socket or the file has an error. After a 0 the
+            # caller reads the file and writes to the transport, and these report the error.
             return 0
 
     def _read_cached(self, position: int, into: bytearray | memoryview) -> int | None:

@@ -16,19 +16,19 @@ _PROT_NONE: Final = 0
 _MAP_FAILED: Final = c_void_p(-1).value
 
 
-def _system_calls() -> Any:
+def _load_libc() -> Any:
     """The C library, with the calls below declared; None: it is not that of a 64-bit Linux."""
     if sys.platform != "linux" or ctypes.sizeof(c_void_p) != ctypes.sizeof(c_int64):
         return None
-    library = ctypes.CDLL(None)
-    library.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, c_int64]
-    library.mmap.restype = c_void_p
-    library.mincore.argtypes = [c_void_p, c_size_t, POINTER(c_char)]
-    library.munmap.argtypes = [c_void_p, c_size_t]
-    return library
+    libc = ctypes.CDLL(None)
+    libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, c_int64]
+    libc.mmap.restype = c_void_p
+    libc.mincore.argtypes = [c_void_p, c_size_t, POINTER(c_char)]
+    libc.munmap.argtypes = [c_void_p, c_size_t]
+    return libc
 
 
-_SYSTEM: Final = _system_calls()
+_LIBC: Final = _load_libc()
 
 
 def is_resident(fd: int, position: int, length: int) -> bool:
@@ -36,16 +36,18 @@ def is_resident(fd: int, position: int, length: int) -> bool:
 
     The file has to be open for writing: of other files Linux says that all pages are there.
     """
-    if _SYSTEM is None or length <= 0:
+    if _LIBC is None:
+        return False
+    if length <= 0:  # mmap refuses an empty mapping
         return False
     begin = position - position % _PAGE_BYTES
     size = position + length - begin
     pages = -(-size // _PAGE_BYTES)
     found = ctypes.create_string_buffer(pages)
-    address = _SYSTEM.mmap(None, size, _PROT_NONE, mmap.MAP_SHARED, fd, begin)
+    address = _LIBC.mmap(None, size, _PROT_NONE, mmap.MAP_SHARED, fd, begin)
     if address == _MAP_FAILED:
         return False
     try:
-        return _SYSTEM.mincore(address, size, found) == 0 and found.raw.count(b"\1") == pages
+        return _LIBC.mincore(address, size, found) == 0 and found.raw.count(b"\1") == pages
     finally:
-        _SYSTEM.munmap(address, size)
+        _LIBC.munmap(address, size)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.broker.live import (
+    OwnSocket,
     fetch,
     fetched,
     part_of,
@@ -926,16 +927,6 @@ def offered(monkeypatch):
     return found
 
 
-class OwnSocket:
-    """A socket whose options do not matter."""
-
-    def setsockopt(self, *_):
-        pass
-
-    def fileno(self):
-        return 17
-
-
 def test_many_records_are_offered_to_the_socket_and_few_are_not(offered):
     async def story(live):
         await live.topic("t", 2, max_message_bytes=str(2 << 20))
@@ -947,6 +938,19 @@ def test_many_records_are_offered_to_the_socket_and_few_are_not(offered):
         assert fetched(response) == {T0: [b"a" * 200_000], T1: [b"b" * 100_000]}
         assert len(offered) == 1
         assert offered[0] in range(200_000, 200_200)
+
+    play(story)
+
+
+def test_records_of_a_follower_are_read_into_memory(offered):
+    async def story(live):
+        await live.order()
+        live.append(b"a" * 200_000)
+        request = fetch({T0: 0}, replica_id=2, max_wait_ms=0)
+        response = await live.peer(own_socket=OwnSocket()).ask(request, BY_NAME)
+
+        assert fetched(response) == {T0: [b"a" * 200_000]}
+        assert not offered
 
     play(story)
 

@@ -1,7 +1,7 @@
 """Fetch v0-9: records are converted for consumers older than 0.11; codecs that they do not know."""
 
 import pytest
-from tests.unit.broker.live import Live, fetch, part_of, play, produce, soon
+from tests.unit.broker.live import Live, OwnSocket, fetch, part_of, play, produce, soon
 
 from odradek.model.errors import ErrorCode
 from odradek.record.compression import Codec
@@ -84,10 +84,6 @@ def test_records_before_the_offset_are_left_out_except_of_a_compressed_batch():
 
 
 def test_many_records_are_converted_in_memory_although_files_may_be_sent():
-    class OwnSocket:
-        def setsockopt(self, *_):
-            pass
-
     async def story(live: Live):
         await live.topic("t", max_message_bytes=str(2 << 20))
         live.append(b"x" * 300_000)
