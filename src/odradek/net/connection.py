@@ -526,7 +526,9 @@ class Connection(asyncio.BufferedProtocol):
     def _write_out(self) -> None:
         """Write what is outgoing, until the client reads too slowly or the slice is used up."""
         outgoing, transport = self._outgoing, self._transport
-        straight = self._straight if len(outgoing) > 1 else None
+        # Not for small responses: they are joined, and leave in one write.
+        several = len(outgoing) > 1 and size_of(outgoing) > JOIN_BYTES
+        straight = self._straight if several else None
         if straight is not None:
             straight.cork()
         self._write_pieces(outgoing, transport)

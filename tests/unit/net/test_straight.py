@@ -43,16 +43,16 @@ class Part:
     """A part of a response that goes to the socket, one half after the other."""
 
     def __init__(self, transport):
-        self.transport, self.left_bytes = transport, 200
+        self.transport, self.left_bytes = transport, 200_000
 
     def __len__(self):
-        return 200
+        return 200_000
 
     def send(self, to, bytes_max):
         if self.left_bytes:
             self.transport.written.append(("part", to))
-            self.left_bytes -= 100
-            return 100
+            self.left_bytes -= 100_000
+            return 100_000
         return 0
 
     def read(self, ready):
@@ -94,3 +94,7 @@ def test_what_the_transport_holds_leaves_first():
 
 def test_a_response_in_one_piece_is_not_corked():
     assert answered([b"<>"], SocketTransport()) == [b"<>"]
+
+
+def test_small_pieces_are_joined_and_not_corked():
+    assert answered([b"<", b"x", b">"], SocketTransport()) == [b"<x>"]
