@@ -9,7 +9,6 @@ record on another topic; with the cleaner idle, and while it cleans.
 One JSON line is appended to bench/results/cleaner.jsonl.
 """
 
-import json
 import pathlib
 import random
 import statistics
@@ -18,7 +17,8 @@ import time
 from typing import Any
 
 import click
-from kit import ROOT, machine, raw
+from kit import machine, raw
+from kit.results import keep_result
 from kit.small_requests import ACKS_ALL, error_of, receive_frame, request
 from kit.targets import Odradek
 
@@ -30,7 +30,6 @@ from odradek.record.records import Record, build_batch
 from odradek.wire.codec import encoder
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-RESULTS = ROOT / "bench" / "results" / "cleaner.jsonl"
 RECORD_BYTES, RECORDS_A_BATCH = 80, 150
 SEGMENT_BYTES = 10_000_000
 CODECS = (Codec.NONE, Codec.LZ4, Codec.ZSTD)
@@ -153,7 +152,6 @@ def is_clean(home: pathlib.Path) -> bool:
 def main(*, megabytes: int, keys: int, seconds: float) -> None:
     """Measure, append to the results, print."""
     result: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine.describe(),
         "megabytes": megabytes,
         "keys": keys,
@@ -169,9 +167,7 @@ def main(*, megabytes: int, keys: int, seconds: float) -> None:
     for key, value in meanwhile.items():
         name, _, unit = key.rpartition("_")
         print(f"{name.replace('_', ' '):14} {value:8.2f} {unit}")
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    keep_result("cleaner", result)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ log, as Kafka does.
 One JSON line for all cases is appended to bench/results/copies.jsonl.
 """
 
-import json
 import multiprocessing
 import os
 import pathlib
@@ -27,9 +26,9 @@ from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
 import click
-from kit import ROOT, machine
+from kit import machine
+from kit.results import keep_result
 
-RESULTS = ROOT / "bench" / "results" / "copies.jsonl"
 FOLLOWERS: Final = 2
 BATCHES: Final = {"64 KiB": 64 << 10, "1 MB": 1_000_000}  # Java's large ones; librdkafka's
 SENT_FROM: Final = ("memory", "sendfile")
@@ -162,10 +161,8 @@ def main(*, runs: int, gigabytes: float) -> None:
     for name, values in seconds.items():
         shown = f"{min(values):.2f} - {max(values):.2f}"
         print(f"{name:24} {statistics.median(values):5.2f} s/GB ({shown})")
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    kept = {"time": at, **described, "gigabytes": gigabytes, "cpu_s_per_gb": seconds}
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(kept) + "\n")
+    kept = {**described, "gigabytes": gigabytes, "cpu_s_per_gb": seconds}
+    keep_result("copies", kept)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ busiest broker, which has one core for its requests, is the limit. It is an uppe
 network and clients are taken as unlimited. One JSON line is appended to bench/results/cores.jsonl.
 """
 
-import json
 import pathlib
 import statistics
 import tempfile
@@ -25,7 +24,8 @@ from functools import partial
 from typing import Any, Final
 
 import click
-from kit import ROOT, cases, machine, raw
+from kit import cases, machine, raw
+from kit.results import keep_result
 from kit.targets import Odradek
 from rich.console import Console
 from rich.table import Table
@@ -33,7 +33,6 @@ from rich.table import Table
 from odradek.local.cores import usable_cores
 from odradek.placement.assign import RoundStart, place
 
-RESULTS = ROOT / "bench" / "results" / "cores.jsonl"
 PARTITIONS: Final = (1, 6, 16, 48, 96)
 BROKERS: Final = (1, 2, 8, 16)
 
@@ -109,7 +108,6 @@ def main(*, runs: int, quick: bool) -> None:
         if r <= b
     ]
     result: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "produce_records_per_s": {b: [round(each) for each in of] for b, of in rates.items()},
         "leader_us": round(leader_us, 1),
         "follower_us": round(follower_us, 1),
@@ -117,8 +115,7 @@ def main(*, runs: int, quick: bool) -> None:
         "machine": before,
     }
     if not quick:
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(result) + "\n")
+        keep_result("cores", result)
     _show(result)
 
 

@@ -41,9 +41,9 @@ from typing import Any, NamedTuple
 
 import click
 from kit import ROOT, apache, fetch, machine, raw
+from kit.results import keep_result
 from kit.targets import STORES, TARGETS, Target, target_of
 
-RESULTS = ROOT / "bench" / "results" / "failover.jsonl"
 BROKERS = 3
 PROBED = 16
 SETTLE_S = 12.0  # long enough for the outage to end and for producers to write again
@@ -272,7 +272,6 @@ def _measure_all(  # noqa: PLR0913, PLR0917 - what is measured
             found = measure(home / str(run), kind, store, case, partitions, client)
             figures[kind].append(found)
             result: dict[str, Any] = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "run": run + 1,
                 "target": target_of(kind, store).name,
                 "case": case.name,
@@ -281,9 +280,7 @@ def _measure_all(  # noqa: PLR0913, PLR0917 - what is measured
                 **{key: round(value, 3) for key, value in found.items()},
                 "machine": before,
             }
-            RESULTS.parent.mkdir(exist_ok=True)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+            keep_result("failover", result)
     return figures
 
 

@@ -10,7 +10,6 @@ failed the other client, or lost records written before; the last frames and the
 then kept. One JSON line is appended to bench/results/fuzz.jsonl.
 """
 
-import json
 import pathlib
 import shutil
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 
 import click
 from kit import ROOT, machine
+from kit.results import keep_result
 
 sys.path.append(str(ROOT / "tests" / "cluster" / "support"))
 
@@ -36,7 +36,6 @@ from brokers import BrokerProcess
 
 from odradek.wire.api_keys import APIS
 
-RESULTS = ROOT / "bench" / "results" / "fuzz.jsonl"
 QUIET_S = 5.0
 INTER_BROKER_SHARE = 10  # one in this many frames goes to the inter-broker listener
 
@@ -128,7 +127,6 @@ def main(*, frames: int, seed: str, connections: int) -> None:
         if more:
             print(f"kept in {keep(home, between_brokers)}")
     result = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seed": seed,
         "frames": report.sent,
         "frames_inter_broker": between_brokers.sent,
@@ -139,9 +137,7 @@ def main(*, frames: int, seed: str, connections: int) -> None:
         "wrong": wrong + more,
         "machine": before,
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    keep_result("fuzz", result)
     for each in wrong + more:
         print(f"WRONG: {each}")
     sys.exit(bool(wrong + more))

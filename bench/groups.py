@@ -29,7 +29,8 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from kit import ROOT, machine, raw
+from kit import machine, raw
+from kit.results import keep_result
 from kit.targets import TARGETS, Target
 
 from odradek.client.connection import Connection
@@ -63,7 +64,6 @@ from odradek.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 
-RESULTS = ROOT / "bench" / "results" / "groups.jsonl"
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 TIMEOUT_S = 180.0
 OFFSETS_A_REQUEST = 100
@@ -381,9 +381,7 @@ def keep(question: str, kind: str, version: str, asked: dict[str, Any], seen: An
         **{name: round(value, 3) for name, value in seen.items()},
         **machine.describe(),
     }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    keep_result("groups", line)
     print(json.dumps(line))
 
 

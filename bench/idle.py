@@ -10,7 +10,6 @@ that processes share in equal parts) and its open files. One JSON line is append
 bench/results/idle.jsonl.
 """
 
-import json
 import pathlib
 import socket
 import struct
@@ -19,11 +18,11 @@ import time
 from typing import Any
 
 import click
-from kit import ROOT, machine, raw
+from kit import machine, raw
+from kit.results import keep_result
 from kit.small_requests import ACKS_ALL, error_of, receive_frame, request
 from kit.targets import TARGETS, Target
 
-RESULTS = ROOT / "bench" / "results" / "idle.jsonl"
 PARTITIONS_PER_TOPIC = 100
 _SETTLE_S = 10.0
 
@@ -106,7 +105,6 @@ def connect_all(target: Target, topic: str, count: int) -> list[socket.socket]:
 def main(*, partitions: int, connections: int, brokers: int, seconds: float, kind: str) -> None:
     """Measure, append to the results, print."""
     result: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "target": kind,
         "brokers": brokers,
         "partitions": partitions,
@@ -121,9 +119,7 @@ def main(*, partitions: int, connections: int, brokers: int, seconds: float, kin
         finally:
             target.end()
     result |= {key: round(value, 3) for key, value in figures.items()}
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    keep_result("idle", result)
     print(f"{kind}, {brokers} broker(s), {partitions:,} partitions, {connections:,} connections:")
     for key, value in figures.items():
         print(f"  {key.replace('_', ' '):26} {value:9.2f}")

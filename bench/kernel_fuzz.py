@@ -9,7 +9,6 @@ code is 1, with the seed of the request, if both readers do not give the same. O
 appended to bench/results/fuzz.jsonl. It needs gcc with its sanitizers.
 """
 
-import json
 import os
 import pathlib
 import random
@@ -21,6 +20,7 @@ import time
 
 import click
 from kit import ROOT, machine
+from kit.results import keep_result
 
 sys.path.append(str(ROOT))
 
@@ -28,7 +28,6 @@ from tests import one_batch_frames
 
 from odradek.record.one_batch import fastest_read, plain_read_one_batch
 
-RESULTS = ROOT / "bench" / "results" / "fuzz.jsonl"
 _SANITIZED = "ODRADEK_SANITIZED"
 
 
@@ -91,8 +90,7 @@ def main(frames: int, seed: int) -> None:
         "seconds": round(time.monotonic() - began),
         **machine.describe(),
     }
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    keep_result("fuzz", result)
     click.echo(f"{frames:,} requests, {usual:,} usual: both readers agree, nothing was reported")
 
 

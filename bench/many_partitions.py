@@ -14,7 +14,6 @@ last minutes, and creating a file has to skip all of these. A run after the dele
 run's files took three times as long, with either target.
 """
 
-import json
 import pathlib
 import statistics
 import tempfile
@@ -23,10 +22,10 @@ import time
 from typing import Any
 
 import click
-from kit import ROOT, apache, fetch, machine, raw
+from kit import apache, fetch, machine, raw
+from kit.results import keep_result
 from kit.targets import STORES, TARGETS, Target, target_of
 
-RESULTS = ROOT / "bench" / "results" / "many_partitions.jsonl"
 BROKERS = 3
 _TIMEOUT_S = 300.0
 
@@ -138,16 +137,13 @@ def _measure_all(
             figures = measure(folder / str(run), kind, store, partitions)
             results[kind].append(figures)
             result: dict[str, Any] = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "run": run + 1,
                 "target": target_of(kind, store).name,
                 "partitions": partitions,
                 **{key: round(value, 3) for key, value in figures.items()},
                 "machine": before,
             }
-            RESULTS.parent.mkdir(exist_ok=True)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+            keep_result("many_partitions", result)
     return results
 
 

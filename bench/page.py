@@ -34,7 +34,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import click
-from kit import ROOT, machine
+from kit import machine
+from kit.results import keep_result
 from starlette.requests import Request
 from starlette.routing import Route
 
@@ -63,7 +64,6 @@ from odradek.web.moves.request import PlanKind, PlanRequest, make_plan
 from odradek.web.serve import PageServer, listen
 
 GROUPS = 800
-RESULTS = ROOT / "bench" / "results" / "page.jsonl"
 # Frames while the page is scrolled down and up again, and a wide table aside; the browser counts.
 FRAMES = """async (seconds) => {
   const times = [];
@@ -485,9 +485,7 @@ def fill(servers: str, brokers: int) -> None:
 
 def append(line: dict[str, object]) -> None:
     line["machine"] = machine.describe()
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    keep_result("page", line)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,17 @@ then six of the brokers new and empty; then 30 % of the partitions placed withou
 One JSON line for each is appended to bench/results/planner.jsonl.
 """
 
-import json
 import random
 import time
 
 import click
-from kit import ROOT, machine
+from kit import machine
+from kit.results import keep_result
 
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas, loads
 from odradek.plan.movement import rebalance
 
-RESULTS = ROOT / "bench" / "results" / "planner.jsonl"
 FACTOR = 3
 
 
@@ -52,7 +51,6 @@ def synthetic(
 def main(*, brokers: int, racks: int, partitions: int) -> None:
     """Plan, append to the results, print."""
     cases = {"uneven": (0, 0.0), "new brokers": (brokers // 5, 0.0), "careless": (0, 0.3)}
-    RESULTS.parent.mkdir(exist_ok=True)
     for name, (new, careless) in cases.items():
         picture = synthetic(brokers, racks, partitions, new=new, careless=careless)
         for by_bytes in (False, True):
@@ -65,7 +63,6 @@ def main(*, brokers: int, racks: int, partitions: int) -> None:
                 for replicas in plan.after.values()
             )
             result = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "machine": machine.describe(),
                 "case": name,
                 "by": "bytes" if by_bytes else "replicas",
@@ -76,8 +73,7 @@ def main(*, brokers: int, racks: int, partitions: int) -> None:
                 "replicas": [min(h.replicas for h in held), max(h.replicas for h in held)],
                 "size_bytes": [min(h.size_bytes for h in held), max(h.size_bytes for h in held)],
             }
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+            keep_result("planner", result)
             print(
                 f"{name:12} by {result['by']:8} {took_s:6.1f} s  moves "
                 f"{plan.moved_bytes / 1e9:8.0f} GB  gap {plan.gap:.3%}  two in one rack: {shared}"

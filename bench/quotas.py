@@ -30,15 +30,15 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import click
-from kit import ROOT, apache, cases, fetch, machine, quota_clients, raw
+from kit import apache, cases, fetch, machine, quota_clients, raw
 from kit.quota_broker import LOGIN, Broker, Quota
+from kit.results import keep_result
 from rich.console import Console
 from rich.table import Table
 
 from odradek.security.acls import Requester
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-RESULTS: Final = ROOT / "bench" / "results" / "quotas.jsonl"
 OTHER_HOST: Final = "127.0.0.3"
 RATE: Final = 400_000
 _API_VERSIONS: Final = 18
@@ -341,16 +341,13 @@ def _append(
     case: str, name: str, figures: list[Figure], seconds: float, described: dict[str, Any]
 ) -> None:
     line = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "case": case,
         "broker": name,
         "seconds": seconds,
         "figures": [figure._asdict() for figure in figures],
         "machine": described,
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    keep_result("quotas", line)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,19 @@ bench/results/record_checks.jsonl. The rest of a small request takes a broker so
 one batch of 16 and 64 KiB 55 and 100 us.
 """
 
-import json
 import random
 import time
 from collections.abc import Callable
 
 import click
-from kit import ROOT, machine
+from kit import machine
+from kit.results import keep_result
 
 from odradek.record.check import fastest_check, plain_check
 from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch
 from odradek.record.validate import ValidationRules, validate_produced
 
-RESULTS = ROOT / "bench" / "results" / "record_checks.jsonl"
 RECORD_BYTES = 100
 NOW_MS = 1_700_000_000_000
 SPENT_S = 0.02  # the duration of a round
@@ -95,8 +94,7 @@ def main(rounds: int) -> None:
                 + "".join(f"{spent:9.1f} us" for spent in row.values())
             )
             found.append({"batch": label, "bytes": len(batch), "records": count, "us": row})
-    with RESULTS.open("a") as file:
-        file.write(json.dumps({"machine": machine.describe(), "cases": found}) + "\n")
+    keep_result("record_checks", {"machine": machine.describe(), "cases": found})
 
 
 if __name__ == "__main__":

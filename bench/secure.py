@@ -19,16 +19,15 @@ One JSON line is appended to bench/results/secure.jsonl, except with --quick.
 """
 
 import asyncio
-import json
 import pathlib
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
 import click
-from kit import ROOT, cases, machine, mixed, secured_cases
+from kit import cases, machine, mixed, secured_cases
+from kit.results import keep_result
 from rich.console import Console
 from rich.table import Table
 
@@ -45,7 +44,6 @@ from odradek.model.acl import (
     ResourceType,
 )
 
-RESULTS = ROOT / "bench" / "results" / "secure.jsonl"
 ACLS = (1, 100, 10_000)
 AT_ONCE = 1_000
 CLIENT = "User:ANONYMOUS"
@@ -234,14 +232,11 @@ def main(*, words: tuple[str, ...], rounds: int, seconds: float, quick: bool) ->
         say.print(f"{name} (load average before: {before['load_before']})", table(name, results))
         if not quick:
             line = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "case": name,
                 "results": results,
                 "machine": before,
             }
-            RESULTS.parent.mkdir(exist_ok=True)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            keep_result("secure", line)
 
 
 if __name__ == "__main__":

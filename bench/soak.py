@@ -35,7 +35,8 @@ from typing import Any
 
 import click
 from confluent_kafka.admin import AdminClient
-from kit import ROOT, ensemble, machine, mixed, raw
+from kit import ensemble, machine, mixed, raw
+from kit.results import keep_result
 from kit.soak_faults import Faults
 from kit.soak_loads import (
     PARTITIONS,
@@ -50,7 +51,6 @@ from kit.soak_loads import (
 from kit.soak_pace import Clients
 from kit.soak_watch import Watch
 
-RESULTS = ROOT / "bench" / "results" / "soak_processes.jsonl"
 NUMBERS = (1, 2, 3)
 SOURCE, OWN, LEDGER, COPY = TOPICS = ["idempotent", "own", "ledger", "copied"]
 READY_S = 120.0
@@ -273,8 +273,7 @@ def main(
     growing = {name: found["grows"] for name, found in row.get("growth", {}).items()}
     if any(growing.values()) and "failed" not in row:
         row["failed"] = f"grows: {growing}"
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    keep_result("soak_processes", row)
     click.echo(json.dumps(row, indent=2))
     if "failed" in row:
         click.echo(f"what brokers logged, and story.txt: {home}", err=True)

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 import click
 import pyarrow as pa
 from kit import ROOT, machine
+from kit.results import keep_result
 from kit.targets import TARGETS
 from rich.console import Console
 from rich.table import Table
@@ -39,7 +40,6 @@ from odradek.client import arrow
 from odradek.client.arrow.produce import ArrowProducerSettings
 from odradek.record.compression import Codec
 
-RESULTS = ROOT / "bench" / "results" / "spark_memory.jsonl"
 SESSION = ROOT / "bench" / "kit" / "spark_memory_session.py"
 AIM_MIB = 400
 PARTITIONS = 4
@@ -191,10 +191,8 @@ def main(gib: float, case: str, kernel: str) -> None:
                       ("seconds", "workers", "peak_mib")), f"{AIM_MIB} {reached}")  # fmt: skip
     say.print(table)
     if gib >= WHOLE_GIB:
-        RESULTS.parent.mkdir(exist_ok=True)
         line = {"kernel": kernel, "gib": gib, "machine": machine.describe(), "cases": results}
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        keep_result("spark_memory", line)
 
 
 if __name__ == "__main__":

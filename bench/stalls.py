@@ -17,7 +17,6 @@ bench/results/stalls.jsonl.
 """
 
 import contextlib
-import json
 import pathlib
 import socket
 import struct
@@ -29,6 +28,7 @@ from typing import Any, Final
 
 import click
 from kit import ROOT, machine
+from kit.results import keep_result
 
 sys.path.append(str(ROOT / "tests" / "cluster" / "support"))
 
@@ -53,7 +53,6 @@ from odradek.wire.messages.produce import (
 )
 from odradek.wire.schema import Field, Message, MessageType
 
-RESULTS: Final = ROOT / "bench" / "results" / "stalls.jsonl"
 STALL_MS_MAX: Final = 50
 TOPIC, BIG, COMPACTED, OLD = "t", "big", "compacted", "old"
 BIG_BATCHES: Final = 56
@@ -448,14 +447,8 @@ def main(*, words: tuple[str, ...], seconds: float, elements: int) -> None:
             f"{' *' if is_bad(found) else ''}{'' if found['is_up'] else ' FAILED'}",
             flush=True,
         )
-    with RESULTS.open("a") as file:
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "elements": elements,
-            "attacks": results,
-            "machine": machine.describe(),
-        }
-        file.write(json.dumps(line) + "\n")
+    line = {"elements": elements, "attacks": results, "machine": machine.describe()}
+    keep_result("stalls", line)
 
 
 if __name__ == "__main__":

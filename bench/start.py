@@ -21,7 +21,6 @@ minute. What it reads at the start is counted, in the page cache or not.
 One JSON line is appended to bench/results/start.jsonl.
 """
 
-import json
 import os
 import pathlib
 import signal
@@ -31,11 +30,11 @@ import time
 from typing import Any
 
 import click
-from kit import ROOT, machine, raw
+from kit import machine, raw
+from kit.results import keep_result
 from kit.small_requests import ACKS_ALL, ACKS_LEADER, error_of, receive_frame, request
 from kit.targets import TARGETS, Target
 
-RESULTS = ROOT / "bench" / "results" / "start.jsonl"
 PARTITIONS_PER_TOPIC = 100
 _TIMEOUT_S = 300.0
 _SETTLE_S, _IDLE_S = 5.0, 30.0
@@ -218,7 +217,6 @@ def main(
     """Measure, append to the results, print."""
     before = machine.describe()
     result: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "target": kind,
         "brokers": brokers,
         "machine": before,
@@ -238,9 +236,7 @@ def main(
         print(f"{kind}: start to first Metadata {middle:.2f} s (median of {runs})")
         print(f"with {partitions:,} partitions:")
     result |= {key: round(value, 3) for key, value in figures.items()}
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    keep_result("start", result)
     for key, value in figures.items():
         name, _, unit = key.rpartition("_")
         if name.startswith("idle"):

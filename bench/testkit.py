@@ -30,14 +30,14 @@ import time
 from typing import Any
 
 import click
-from kit import ROOT, machine
+from kit import machine
+from kit.results import keep_result
 from kit.targets import ApacheKafka
 
 from odradek.client.loop_thread import LoopThread
 from odradek.testkit import KafkaCluster
 from odradek.testkit.clients import READ_COMMITTED, Clients
 
-RESULTS = ROOT / "bench" / "results" / "testkit.jsonl"
 RECORDS = [(None, b"one"), (None, b"two"), (None, b"three")]
 _FIRST = """
 from odradek.testkit import KafkaCluster
@@ -165,7 +165,6 @@ def main(*, runs: int, tests: int, kafka: bool, quick: bool) -> None:
         runs, tests = 1, 5
     described = machine.describe()
     result: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": described,
         "runs": runs,
         "tests": tests,
@@ -180,8 +179,7 @@ def main(*, runs: int, tests: int, kafka: bool, quick: bool) -> None:
             print(f"kafka, {brokers}", json.dumps(result[f"kafka, {brokers}"]), flush=True)
     if quick:
         return
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
+    keep_result("testkit", result)
 
 
 if __name__ == "__main__":

@@ -16,22 +16,20 @@ One JSON line for each target and run is appended to bench/results/versus_kafka.
 except by --quick runs, which are too short for figures.
 """
 
-import json
 import pathlib
 import statistics
 import tempfile
-import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
-from kit import ROOT, apache, cases, fetch, machine
+from kit import apache, cases, fetch, machine
 from kit.profiled import ProfiledOdradek
+from kit.results import keep_result
 from kit.targets import TARGETS, Target
 from rich.console import Console
 from rich.table import Table
 
-RESULTS = ROOT / "bench" / "results" / "versus_kafka.jsonl"
 OURS, THEIRS = "odradek", "kafka"
 
 
@@ -130,13 +128,6 @@ def profile(*, sizes: cases.Sizes, wanted: list[cases.Case], say: Console) -> No
                 target.end()
 
 
-def keep(result: dict[str, Any]) -> None:
-    """Append a result to the file of results."""
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(result) + "\n")
-
-
 def table(results: list[dict[str, Any]], brokers: int) -> Table:
     """Medians of both, and the ratios within each run."""
     out = Table("case", "figure")
@@ -229,7 +220,6 @@ def main(  # noqa: PLR0913 - its options
             say.print(f"run {run + 1}, {kind} (load average before: {before['load_before']})")
             result = run_target(kind, brokers=brokers, sizes=sizes, wanted=wanted, say=say)
             result = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "run": run + 1,
                 "brokers": brokers,
                 **result,
@@ -237,7 +227,7 @@ def main(  # noqa: PLR0913 - its options
             }
             results.append(result)
             if not quick:
-                keep(result)
+                keep_result("versus_kafka", result)
     say.print(table(results, brokers))
 
 

@@ -29,6 +29,7 @@ from typing import Any
 import click
 import pyarrow as pa
 from kit import ROOT, fetch, machine
+from kit.results import keep_result
 from kit.targets import TARGETS
 from rich.console import Console
 from rich.table import Table
@@ -36,7 +37,6 @@ from rich.table import Table
 from odradek.client import arrow
 from odradek.client.arrow.produce import ArrowProducerSettings
 
-RESULTS = ROOT / "bench" / "results" / "versus_spark_kafka.jsonl"
 SESSION = ROOT / "bench" / "kit" / "spark_session.py"
 # (case, kernel): target ratios to the connector at its defaults, and tuned.
 AIMS = {
@@ -139,9 +139,7 @@ def main(runs: int, quick: bool, case: str, on: str) -> None:
                         "machine": machine.describe(),
                         "seconds": results[kernel],
                     }
-                    RESULTS.parent.mkdir(exist_ok=True)
-                    with RESULTS.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
+                    keep_result("versus_spark_kafka", line)
         finally:
             target.end()
             say.print(table(results))
