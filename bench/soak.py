@@ -261,7 +261,7 @@ def main(
     """Run one soak, print and append its result."""
     home = keep or pathlib.Path(tempfile.mkdtemp(prefix="odradek-soak-"))
     row: dict[str, Any] = {
-        "when": time.strftime("%Y-%m-%d %H:%M"), **machine.describe(), "store": store,
+        **machine.describe(), "store": store,
         "minutes": minutes, "rate": rate, "seed": seed,
     }  # fmt: skip
     say(f"{store}: {minutes:g} minutes, in {home}")
