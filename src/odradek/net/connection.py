@@ -526,9 +526,9 @@ class Connection(asyncio.BufferedProtocol):
     def _write_out(self) -> None:
         """Write what is outgoing, until the client reads too slowly or the slice is used up."""
         outgoing, transport = self._outgoing, self._transport
-        # Not for small responses: they are joined, and leave in one write.
-        several = len(outgoing) > 1 and size_of(outgoing) > JOIN_BYTES
-        straight = self._straight if several else None
+        # Up to JOIN_BYTES the parts are joined: one write needs no cork, which takes two calls.
+        is_one_write = len(outgoing) == 1 or size_of(outgoing) <= JOIN_BYTES
+        straight = None if is_one_write else self._straight
         if straight is not None:
             straight.cork()
         self._write_pieces(outgoing, transport)

@@ -15,10 +15,10 @@ from odradek.net.outgoing import SLICE_BYTES, DeferredPart
 
 def straight_socket(transport: asyncio.Transport) -> "StraightSocket | None":
     """The socket of a transport; None: everything has to be written to the transport."""
-    own = transport.get_extra_info("socket")
-    if own is None or sys.platform != "linux":  # other systems have no TCP_CORK
+    connected = transport.get_extra_info("socket")
+    if sys.platform != "linux":  # TCP_CORK exists only on Linux
         return None
-    return StraightSocket(transport, own)
+    return None if connected is None else StraightSocket(transport, connected)
 
 
 class StraightSocket:
@@ -26,9 +26,9 @@ class StraightSocket:
 
     __slots__ = ("_socket", "_transport")
 
-    def __init__(self, transport: asyncio.Transport, own: Any) -> None:
+    def __init__(self, transport: asyncio.Transport, connected: Any) -> None:
         self._transport = transport
-        self._socket = own
+        self._socket = connected
 
     def cork(self) -> None:
         """Let what is written from now on leave in full segments.
