@@ -90,7 +90,7 @@ PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 FOUND = [
     (
         a_partition_outside_the_metadata_cache_counts_as_deleted,
-        1,
+        24,
         of_transactions(Trait.YOUNG, Kind.LATE_UPDATE_METADATA, Kind.KILL),
     ),
     (registrations_are_read_once, 1, of_groups(Trait.STATIC, Kind.ROLL, Kind.KILL)),

@@ -1,8 +1,9 @@
 """One accepted connection: frames in, responses out in request order, with bounded memory.
 
 The frames of one read are handled one after the other in the callback that received them, and
-their responses are sent in one write. No task and no future is made for a request that can be
-answered at once: this decision makes a Python broker fast (docs/decisions.md).
+their responses are sent in one write, then or at the end of the turn (`net/together.py`). No task
+and no future is made for a request that can be answered at once: this decision makes a Python
+broker fast (docs/decisions.md).
 
 A request that has to wait reserves a slot in the pipeline (`later`); the requests behind it are
 read and handled, and their responses wait in the pipeline. Reading stops while
@@ -26,20 +27,13 @@ requests; and `Server` bounds the memory of all connections.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError, OdradekError
 from odradek.net.mute import Mute
-from odradek.net.outgoing import (
-    CHUNKS,
-    JOIN_BYTES,
-    SLICE_BYTES,
-    Part,
-    next_piece,
-    size_of,
-)
+from odradek.net.outgoing import CHUNKS, JOIN_BYTES, SLICE_BYTES, Part, drop, next_piece, size_of
 from odradek.net.straight import StraightSocket, straight_socket
 from odradek.wire.frame import FrameBuffer
 
@@ -125,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         "_ready",
         "_received",
         "_reported_bytes",
+        "_sends_later",
         "_soon",
         "_stopped",
         "_straight",
@@ -155,8 +150,11 @@ class Connection(asyncio.BufferedProtocol):
         received: Callable[[int], None] | None = None,
         holds: Callable[["Connection", int], None] | None = None,
         waiting_bytes_max: int = 1 << 20,
+        later: Callable[["Connection"], bool] | None = None,
     ) -> None:
         """`soon` calls a function after other work has had its turn (`Turns.soon`).
+
+        `later` lets responses wait for those of other connections (`Together.take`).
 
         `received` is called with changes of the number of bytes received and not handled, `holds`
         with changes of the memory that this connection takes.
@@ -185,6 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         self._put_back = False  # the next request waits until the pipeline is empty
         self._waits_for_turn = False
         self._soon = soon
+        self._sends_later = later
         self._holds = holds
         self._memory_bytes = 0  # as last reported to `holds`
         self._handling = False
@@ -213,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             # Thirty bytes can request fifty megabytes, a hundred times in one read: a large
             # response is sent at once, so that the first shows whether the client reads it.
             if len(chunks) != 1 or len(chunks[0]) > _LARGE_BYTES:
-                self._flush()
+                self.send_ready()
 
     def later(self, lost: Callable[[], None] | None = None) -> ResponseSlot:
         """Reserve the slot of the response to the request being handled now.
@@ -240,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             self._put_back = False
             self._may_go_on()
         if not self._handling:
-            self._flush()
+            self.send_ready()
             if not self._reading:  # perhaps because the pipeline was full
                 self._handle_frames()
 
@@ -334,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after everything written is sent; nothing more is read."""
         if not self.closing and self._transport is not None:
-            self._flush()
+            self.send_ready()
             self.closing = self._stopped = True
             if not self._outgoing:
                 self._transport.close()
@@ -453,8 +452,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._handling = False
-        if self._ready:
-            self._flush()
+        if self._ready and (self._sends_later is None or not self._sends_later(self)):
+            self.send_ready()
         self._handled()
 
     def _handled(self) -> None:
@@ -500,7 +499,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.pause_reading()
 
-    def _flush(self) -> None:
+    def send_ready(self) -> None:
+        """Send the responses that are ready, if there are any."""
         ready = self._ready
         if not ready:
             return
@@ -510,7 +510,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outgoing += ready
         elif transport is None or transport.is_closing():  # nothing more is done for this peer
             self.closing = self._stopped = True
-            self._drop(ready)
+            drop(ready)
         elif len(ready) == 1 and isinstance(ready[0], CHUNKS) and len(ready[0]) <= JOIN_BYTES:
             transport.write(ready[0])
         else:
@@ -568,13 +568,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drop_outgoing(self) -> None:
         dropped, self._outgoing = self._outgoing, deque()
-        self._drop(dropped)
-
-    @staticmethod
-    def _drop(parts: Iterable[Part]) -> None:
-        for part in parts:
-            if not isinstance(part, CHUNKS):
-                part.close()
+        drop(dropped)
 
     # ------------------------------------------------------------------------- memory
 

@@ -44,6 +44,13 @@ def size_of(parts: Iterable[Part] | None) -> int:
     return sum(map(len, parts or ()))
 
 
+def drop(parts: Iterable[Part]) -> None:
+    """Release what is not sent."""
+    for part in parts:
+        if not isinstance(part, CHUNKS):
+            part.close()
+
+
 def next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | None:
     """The next piece to write, small neighbours joined; None: `ready` is called later."""
     part = outgoing[0]

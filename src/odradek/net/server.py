@@ -17,6 +17,7 @@ from odradek.model.cluster import EndPoint
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection, FrameHandler
 from odradek.net.mute import Mute
+from odradek.net.together import Together
 from odradek.net.unauthenticated import Unauthenticated
 from odradek.quota.connections import ConnectionRates
 
@@ -89,11 +90,13 @@ class Server:
         call_later: Callable[[float, Callable[[], None]], object] = _never,
         rates: ConnectionRates | None = None,
         around: Callable[[Connection], asyncio.BufferedProtocol] | None = None,
+        together: Together | None = None,
     ) -> None:
         """`soon` calls a function after other work has had its turn (`Turns.soon`).
 
         `call_later` is needed where connections are limited by a rate. `around` is what the socket
-        of a connection is given in place of the connection (TLS); None: the connection.
+        of a connection is given in place of the connection (TLS); None: the connection. Without
+        `together` each connection sends its responses at once.
         """
         self._around = around
         self._call_later = call_later
@@ -109,6 +112,7 @@ class Server:
         self.dropped_connections = 0  # because of `memory_bytes_max`
         self.memory_bytes = 0  # of the connections that take more than 64 KiB
         self._soon = soon
+        self._later = together.take if together is not None else None
         self._sheds = False
         self._is_over = False
         self._refusal_is_logged = False
@@ -199,6 +203,7 @@ class Server:
             received=self._received if self.limits.queued_bytes_max > 0 else None,
             holds=self._holds,
             waiting_bytes_max=self.limits.waiting_bytes_max,
+            later=self._later,
         )
 
     def stop_listening(self) -> None:

@@ -176,6 +176,8 @@ class Peer:
             room[:count] = self._to_send[:count]
             del self._to_send[:count]
             self.connection.buffer_updated(count)
+            # No other connection is ready in this turn.
+            self.connection.send_ready()
 
     def expect_frame(self):
         """A future of the next frame, for requests that `send` cannot encode."""

@@ -15,6 +15,7 @@ from odradek.log.log_config import LogHost
 from odradek.model.errors import StartupError
 from odradek.net.connection import FrameHandler
 from odradek.net.server import ConnectionLimits, Server
+from odradek.net.together import Together
 from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.quota.connections import UNLIMITED, ConnectionRates
@@ -149,6 +150,7 @@ def server_of(
             windows=config.quota_window_num, window_ms=config.quota_window_size_seconds * 1000
         ),
         around=tls.around,
+        together=Together(world.loop, world.is_alone),
     )
     tls.unauthenticated = server.unauthenticated
     return server

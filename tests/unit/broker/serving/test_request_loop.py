@@ -105,6 +105,7 @@ def test_requests_in_pieces_and_many_at_once_are_the_same():
             room = peer.connection.get_buffer(1)
             room[0] = byte
             peer.connection.buffer_updated(1)
+        peer.connection.send_ready()
 
         assert len({bytes(answer.result()) for answer in answers}) == 1
 
