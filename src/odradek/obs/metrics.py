@@ -150,6 +150,15 @@ class RequestMetrics:
                 if spent_ms > 0:
                     api.phases[phase].observe(spent_ms)
 
+    def answered_at_once(self, api_key: int, api_version: int) -> None:
+        """Count a response that was sent in the millisecond in which its request was read."""
+        api = self.apis.get(api_key)
+        if api is None:
+            api = self.apis[api_key] = ApiMetrics()
+        versions = api.versions
+        versions[api_version] = versions.get(api_version, 0) + 1
+        api.total_ms.counts[0] += 1
+
     def sent(self, api_key: int, took_ms: int) -> None:
         """Count a response that its client took `took_ms` to read."""
         api = self.apis.get(api_key)

@@ -19,7 +19,6 @@ from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.slices import Appended
 from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection
@@ -52,6 +51,7 @@ class UsualProduce:
         self._purgatory = produce.purgatory
         self._topic_metrics = produce.metrics.topic
         self._answered = produce.metrics.requests.answered
+        self._answered_at_once = produce.metrics.requests.answered_at_once
         self._read = fastest_read()
 
     def handle(self, connection: Connection, frame: memoryview) -> bool:
@@ -59,7 +59,7 @@ class UsualProduce:
         usual = self._read(frame)
         if usual is None:
             return False
-        version, correlation_id, client_id, acks = usual[:4]
+        version, correlation_id, client_id, acks, timeout_ms = usual[:5]
         topic, index, batch, fields, has_keys = usual[5:]
         partition = self._find_led(topic, index)
         if isinstance(partition, ErrorCode):
@@ -85,7 +85,17 @@ class UsualProduce:
             self._refuse(connection, usual, None)
             return True
         started_ms = connection.active_ms
-        appended = self._append(connection, usual, partition, started_ms)
+        header = _new(BatchHeader, fields)
+        appended = None
+        if leader.followers or partition.is_watched:
+            appended = self._pass_on(connection, usual, partition, header)
+        else:
+            try:
+                appended = partition.append(
+                    batch, header, monotonic_ms=started_ms, wall_ms=self._wall_ms()
+                )
+            except (ApiError, StorageError) as error:
+                self._refuse(connection, usual, error)
         if appended is None:
             return True
         session.refusals.appended((topic, index))
@@ -94,10 +104,10 @@ class UsualProduce:
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset,
         )  # fmt: skip
         if acks == ALL and leader.high_watermark <= appended.last_offset:
-            header = _new(RequestHeader, (_PRODUCE, version, correlation_id, client_id))
-            call = UsualProduceCall(self, connection, header, (topic, size_bytes), result)
+            head = _new(RequestHeader, (_PRODUCE, version, correlation_id, client_id))
+            call = UsualProduceCall(self, connection, head, (topic, size_bytes), result)
             partition.wait_for_commit(appended.last_offset + 1, call, 0)
-            self._purgatory.wait(call, usual[4])
+            self._purgatory.wait(call, timeout_ms)
         else:
             times = (started_ms, connection.begun_ms, 0)
             request = (version, correlation_id, topic, size_bytes)
@@ -122,26 +132,24 @@ class UsualProduce:
         if throttle_ms:
             self._produce.throttle(connection, throttle_ms)
         monotonic_ms = self._monotonic_ms()
-        self._answered(
-            _PRODUCE,
-            version,
-            monotonic_ms - started_ms,
-            queue_ms=begun_ms - started_ms,
-            remote_ms=monotonic_ms - waits_since_ms if waits_since_ms else 0,
-            throttle_ms=throttle_ms,
-        )
+        if monotonic_ms == started_ms and not throttle_ms:
+            self._answered_at_once(_PRODUCE, version)
+        else:
+            self._answered(
+                _PRODUCE,
+                version,
+                monotonic_ms - started_ms,
+                queue_ms=begun_ms - started_ms,
+                remote_ms=monotonic_ms - waits_since_ms if waits_since_ms else 0,
+                throttle_ms=throttle_ms,
+            )
         return encode_appended(correlation_id, version, topic, result, throttle_ms)
 
-    def _append(
-        self,
-        connection: Connection,
-        usual: OneBatch,
-        partition: Partition,
-        monotonic_ms: MonotonicMs,
+    def _pass_on(
+        self, connection: Connection, usual: OneBatch, partition: Partition, header: BatchHeader
     ) -> Appended | None:
-        """Append the batch, and pass it on to the followers; None: the request is refused."""
+        """Append a batch that followers or consumers wait for; None: the request is refused."""
         leader = partition.leader
-        header = _new(BatchHeader, usual[8])
         in_flight, batch = connection.in_flight, usual[7]
         more_follow = connection.session.pipelining.more_follow(len(batch), in_flight)
         # The followers get the batch before anything else is done. If more has arrived, or a
@@ -152,7 +160,7 @@ class UsualProduce:
             appended = partition.append(
                 batch,
                 header,
-                monotonic_ms=monotonic_ms,
+                monotonic_ms=connection.active_ms,
                 wall_ms=self._wall_ms(),
                 more_follow=more_follow,
             )

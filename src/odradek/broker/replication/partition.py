@@ -449,6 +449,11 @@ class Partition:
         produces.insert(at, (required_offset, produce, slot))
 
     @property
+    def is_watched(self) -> bool:
+        """Whether a fetch of a follower or a consumer waits for it."""
+        return self._watches is not None
+
+    @property
     def follows(self) -> bool:
         """Whether another broker leads, and there is a log here to follow with."""
         return self.leader is None and self.log is not None and self.leader_id != NO_LEADER
