@@ -35,6 +35,7 @@ from odradek.model.errors import MalformedRequestError, OdradekError
 from odradek.net.mute import Mute
 from odradek.net.outgoing import CHUNKS, JOIN_BYTES, SLICE_BYTES, Part, drop, next_piece, size_of
 from odradek.net.straight import StraightSocket, straight_socket
+from odradek.net.together import Together
 from odradek.wire.frame import FrameBuffer
 
 # Responses up to this size are collected over all frames of one read.
@@ -119,10 +120,10 @@ class Connection(asyncio.BufferedProtocol):
         "_ready",
         "_received",
         "_reported_bytes",
-        "_sends_later",
         "_soon",
         "_stopped",
         "_straight",
+        "_together",
         "_transport",
         "_unsent_bytes",
         "_waiting_bytes_max",
@@ -150,11 +151,10 @@ class Connection(asyncio.BufferedProtocol):
         received: Callable[[int], None] | None = None,
         holds: Callable[["Connection", int], None] | None = None,
         waiting_bytes_max: int = 1 << 20,
-        later: Callable[["Connection"], bool] | None = None,
+        together: Together | None = None,
     ) -> None:
-        """`soon` calls a function after other work has had its turn (`Turns.soon`).
-
-        `later` lets responses wait for those of other connections (`Together.take`).
+        """`soon` calls a function after other work has had its turn (`Turns.soon`). With `together`
+        small responses wait for those of other connections.
 
         `received` is called with changes of the number of bytes received and not handled, `holds`
         with changes of the memory that this connection takes.
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         self._put_back = False  # the next request waits until the pipeline is empty
         self._waits_for_turn = False
         self._soon = soon
-        self._sends_later = later
+        self._together = together
         self._holds = holds
         self._memory_bytes = 0  # as last reported to `holds`
         self._handling = False
@@ -242,6 +242,24 @@ class Connection(asyncio.BufferedProtocol):
             self.send_ready()
             if not self._reading:  # perhaps because the pipeline was full
                 self._handle_frames()
+
+    def send_ready(self) -> None:
+        """Send the responses that are ready, if there are any."""
+        ready = self._ready
+        if not ready:
+            return
+        self._ready = []
+        transport = self._transport
+        if self._outgoing:
+            self._outgoing += ready
+        elif transport is None or transport.is_closing():  # nothing more is done for this peer
+            self.closing = self._stopped = True
+            drop(ready)
+        elif len(ready) == 1 and isinstance(ready[0], CHUNKS) and len(ready[0]) <= JOIN_BYTES:
+            transport.write(ready[0])
+        else:
+            self._outgoing += ready
+            self._write_out()
 
     def piled(self, chunks: Sequence[Part]) -> None:
         """Count a large response, which may have to wait for an earlier one."""
@@ -384,6 +402,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.wrote(nbytes)
         self.active_ms = self.begun_ms = self._monotonic_ms()
+        together = self._together
+        if together is not None and together.waiting:
+            together.begins(self.begun_ms)
         self._handle_frames(is_new=True)
 
     def eof_received(self) -> bool:
@@ -452,8 +473,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._handling = False
-        if self._ready and (self._sends_later is None or not self._sends_later(self)):
-            self.send_ready()
+        if self._ready:
+            together = self._together
+            if together is None or not together.take(self, self.begun_ms):
+                self.send_ready()
         self._handled()
 
     def _handled(self) -> None:
@@ -498,24 +521,6 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
         else:
             transport.pause_reading()
-
-    def send_ready(self) -> None:
-        """Send the responses that are ready, if there are any."""
-        ready = self._ready
-        if not ready:
-            return
-        self._ready = []
-        transport = self._transport
-        if self._outgoing:
-            self._outgoing += ready
-        elif transport is None or transport.is_closing():  # nothing more is done for this peer
-            self.closing = self._stopped = True
-            drop(ready)
-        elif len(ready) == 1 and isinstance(ready[0], CHUNKS) and len(ready[0]) <= JOIN_BYTES:
-            transport.write(ready[0])
-        else:
-            self._outgoing += ready
-            self._write_out()
 
     def _send_on(self) -> None:
         """The client reads again, or other work has had its turn."""

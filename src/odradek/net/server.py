@@ -112,7 +112,7 @@ class Server:
         self.dropped_connections = 0  # because of `memory_bytes_max`
         self.memory_bytes = 0  # of the connections that take more than 64 KiB
         self._soon = soon
-        self._later = together.take if together is not None else None
+        self._together = together
         self._sheds = False
         self._is_over = False
         self._refusal_is_logged = False
@@ -203,7 +203,7 @@ class Server:
             received=self._received if self.limits.queued_bytes_max > 0 else None,
             holds=self._holds,
             waiting_bytes_max=self.limits.waiting_bytes_max,
-            later=self._later,
+            together=self._together,
         )
 
     def stop_listening(self) -> None:

@@ -5,8 +5,8 @@ it, and on a virtual machine longer: the host takes part in it. If a response is
 is ready, its client has read it and waits again before the next one is ready. If several are sent
 one after the other, a client that has many connections is woken up once.
 
-A response waits at most until the millisecond ends, or the turn of the event loop. It does not wait
-if no other socket was ready in this turn.
+A response does not wait for requests that another connection begins in a later millisecond, and not
+at all if no other socket was ready in this turn of the event loop.
 """
 
 import asyncio
@@ -19,8 +19,6 @@ from odradek.model.clock import MonotonicMs
 class Sends(Protocol):
     """A connection that has responses to send."""
 
-    begun_ms: MonotonicMs
-
     def send_ready(self) -> None:
         """Send the responses that are ready, if there are any."""
 
@@ -32,25 +30,25 @@ class Together:
         """`is_alone`: whether no other socket is ready in the present turn."""
         self._loop = loop
         self._is_alone = is_alone
-        self._waiting: list[Sends] = []
+        self.waiting: list[Sends] = []
         self._since_ms = MonotonicMs(0)
 
-    def take(self, connection: Sends) -> bool:
+    def take(self, connection: Sends, now_ms: MonotonicMs) -> bool:
         """Let the connection send at the end of the turn; False: it has to send now."""
-        waiting = self._waiting
-        if not waiting:
+        if not self.waiting:
             if self._is_alone():
                 return False
-            self._since_ms = connection.begun_ms
+            self._since_ms = now_ms
             self._loop.call_soon(self._send)
-        elif connection.begun_ms != self._since_ms:
-            # Those that wait send before it, and this one does not wait for the end of its turn.
-            self._send()
-            return False
-        waiting.append(connection)
+        self.waiting.append(connection)
         return True
 
+    def begins(self, now_ms: MonotonicMs) -> None:
+        """A connection begins to handle requests: those of an earlier millisecond send before."""
+        if now_ms != self._since_ms:
+            self._send()
+
     def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for connection in waiting:
             connection.send_ready()

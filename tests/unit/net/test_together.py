@@ -52,7 +52,7 @@ class Turn:
             in_flight_max=5,
             monotonic_ms=lambda: self.ms,
             soon=self.loop.call_soon,
-            later=self.together.take,
+            together=self.together,
         )
         peer.connection.connection_made(peer.transport)
         return peer
@@ -82,17 +82,17 @@ def test_the_only_ready_connection_sends_at_once():
     assert not turn.loop.soon
 
 
-def test_no_response_waits_for_the_work_of_another_millisecond():
+def test_no_response_waits_for_requests_of_a_later_millisecond():
     turn = Turn(3)
     turn.peers[0].send("a")
     turn.ms = 1
-    turn.peers[1].send("b")
-    assert turn.received == ["a", "b", ""]
+    turn.peers[1].send("silent")
+    assert turn.received == ["a", "", ""]
 
     turn.peers[2].send("c")
-    assert turn.received == ["a", "b", ""]
+    assert turn.received == ["a", "", ""]
     turn.loop.turn()
-    assert turn.received == ["a", "b", "c"]
+    assert turn.received == ["a", "", "c"]
 
 
 def test_a_large_response_takes_those_before_it_along():

@@ -50,6 +50,15 @@ def test_requests_are_counted_by_api_and_version():
     assert samples[("odradek_requests_malformed_total",)] == 1
 
 
+def test_a_request_that_takes_no_time_is_counted_as_any_other():
+    one, other = BrokerMetrics({0: "Produce"}), BrokerMetrics({0: "Produce"})
+    for version in (9, 9, 7):
+        one.requests.answered(0, version, 0)
+        other.requests.answered_at_once(0, version)
+
+    assert scraped(one) == scraped(other)
+
+
 def test_request_times_are_counted_in_buckets():
     metrics = BrokerMetrics({0: "Produce"})
     for took_ms in (0, 1, 2, 3, 40_000):
