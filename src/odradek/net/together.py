@@ -33,19 +33,19 @@ class Together:
         self.waiting: list[Sends] = []
         self._since_ms = MonotonicMs(0)
 
-    def take(self, connection: Sends, now_ms: MonotonicMs) -> bool:
+    def take(self, connection: Sends, monotonic_ms: MonotonicMs) -> bool:
         """Let the connection send at the end of the turn; False: it has to send now."""
         if not self.waiting:
             if self._is_alone():
                 return False
-            self._since_ms = now_ms
+            self._since_ms = monotonic_ms
             self._loop.call_soon(self._send)
         self.waiting.append(connection)
         return True
 
-    def begins(self, now_ms: MonotonicMs) -> None:
+    def begins(self, monotonic_ms: MonotonicMs) -> None:
         """A connection begins to handle requests: those of an earlier millisecond send before."""
-        if now_ms != self._since_ms:
+        if monotonic_ms != self._since_ms:
             self._send()
 
     def _send(self) -> None:
