@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if self._outgoing:
             self._outgoing += ready
-        elif transport is None or transport.is_closing():  # nothing more is done for this peer
+        elif transport is None or transport.is_closing():  # the responses can no longer be sent
             self.closing = self._stopped = True
             drop(ready)
         elif len(ready) == 1 and isinstance(ready[0], CHUNKS) and len(ready[0]) <= JOIN_BYTES:
@@ -475,7 +475,8 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         if self._ready:
             together = self._together
-            if together is None or not together.take(self, self.begun_ms):
+            is_deferred = together is not None and together.defer(self, self.begun_ms)
+            if not is_deferred:
                 self.send_ready()
         self._handled()
 

@@ -15,10 +15,12 @@ from odradek.net.outgoing import SLICE_BYTES, DeferredPart
 
 def straight_socket(transport: asyncio.Transport) -> "StraightSocket | None":
     """The socket of a transport; None: everything has to be written to the transport."""
-    connected = transport.get_extra_info("socket")
     if sys.platform != "linux":  # TCP_CORK exists only on Linux
         return None
-    return None if connected is None else StraightSocket(transport, connected)
+    connected = transport.get_extra_info("socket")
+    if connected is None:
+        return None
+    return StraightSocket(transport, connected)
 
 
 class StraightSocket:

@@ -33,7 +33,7 @@ class Together:
         self.waiting: list[Sends] = []
         self._since_ms = MonotonicMs(0)
 
-    def take(self, connection: Sends, monotonic_ms: MonotonicMs) -> bool:
+    def defer(self, connection: Sends, monotonic_ms: MonotonicMs) -> bool:
         """Let the connection send at the end of the turn; False: it has to send now."""
         if not self.waiting:
             if self._is_alone():

@@ -11,7 +11,7 @@ Each broker has one `BrokerMetrics`; a process may run several brokers.
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeVar
@@ -81,7 +81,7 @@ class ApiMetrics:
     __slots__ = ("phases", "total_ms", "versions")
 
     def __init__(self) -> None:
-        self.versions: dict[int, int] = {}
+        self.versions: defaultdict[int, int] = defaultdict(int)
         self.total_ms = Histogram()
         # Only times above 0: the others are the rest of all requests, and most requests take 0 ms.
         self.phases = {phase: Histogram() for phase in RequestPhase}
@@ -89,7 +89,7 @@ class ApiMetrics:
     def add(self, other: "ApiMetrics") -> None:
         """Add the counts of another API."""
         for version, count in other.versions.items():
-            self.versions[version] = self.versions.get(version, 0) + count
+            self.versions[version] += count
         self.total_ms.add(other.total_ms)
         for phase, times in self.phases.items():
             times.add(other.phases[phase])
@@ -113,7 +113,7 @@ class RequestMetrics:
     __slots__ = ("apis", "errors", "failed", "malformed")
 
     def __init__(self) -> None:
-        self.apis: dict[int, ApiMetrics] = {}
+        self.apis: defaultdict[int, ApiMetrics] = defaultdict(ApiMetrics)
         self.errors: Counter[tuple[int, int]] = Counter()  # by API key and error code
         self.malformed = 0  # connections closed because of an invalid request
         self.failed = 0  # requests that failed with an unexpected exception
@@ -132,11 +132,8 @@ class RequestMetrics:
 
         `queue_ms` passed before it was handled, and for `remote_ms` it waited for a condition.
         """
-        api = self.apis.get(api_key)
-        if api is None:
-            api = self.apis[api_key] = ApiMetrics()
-        versions = api.versions
-        versions[api_version] = versions.get(api_version, 0) + 1
+        api = self.apis[api_key]
+        api.versions[api_version] += 1
         total = api.total_ms
         total.counts[bisect_left(BUCKETS_MS, took_ms) if took_ms > 1 else 0] += 1
         if took_ms or throttle_ms:
@@ -152,11 +149,8 @@ class RequestMetrics:
 
     def answered_at_once(self, api_key: int, api_version: int) -> None:
         """Count a response that was sent in the millisecond in which its request was read."""
-        api = self.apis.get(api_key)
-        if api is None:
-            api = self.apis[api_key] = ApiMetrics()
-        versions = api.versions
-        versions[api_version] = versions.get(api_version, 0) + 1
+        api = self.apis[api_key]
+        api.versions[api_version] += 1
         api.total_ms.counts[0] += 1
 
     def sent(self, api_key: int, took_ms: int) -> None:

@@ -76,7 +76,13 @@ def frame(text):
 
 class Peer:
     def __init__(
-        self, *, in_flight_max=5, frame_bytes_max=1 << 20, handler=None, monotonic_ms=lambda: 0
+        self,
+        *,
+        in_flight_max=5,
+        frame_bytes_max=1 << 20,
+        handler=None,
+        monotonic_ms=lambda: 0,
+        together=None,
     ):
         self.handler, self.transport, self.soon = handler or Handler(), FakeTransport(), []
         self.connection = Connection(
@@ -86,6 +92,7 @@ class Peer:
             in_flight_max=in_flight_max,
             monotonic_ms=monotonic_ms,
             soon=self.soon.append,
+            together=together,
         )
         self.connection.connection_made(self.transport)
 

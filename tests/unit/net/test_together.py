@@ -2,7 +2,6 @@
 
 from tests.unit.net.test_connection import Handler, Peer
 
-from odradek.net.connection import Connection
 from odradek.net.together import Together
 
 
@@ -41,21 +40,10 @@ class Turn:
     def __init__(self, peers=2, *, is_alone=False):
         self.loop, self.ms = Loop(), 0
         self.together = Together(self.loop, lambda: is_alone)
-        self.peers = [self.joined() for _ in range(peers)]
-
-    def joined(self):
-        peer = Peer(handler=Answering())
-        peer.connection = Connection(
-            peer.handler,
-            listener="PLAINTEXT",
-            frame_bytes_max=1 << 20,
-            in_flight_max=5,
-            monotonic_ms=lambda: self.ms,
-            soon=self.loop.call_soon,
-            together=self.together,
-        )
-        peer.connection.connection_made(peer.transport)
-        return peer
+        self.peers = [
+            Peer(handler=Answering(), monotonic_ms=lambda: self.ms, together=self.together)
+            for _ in range(peers)
+        ]
 
     @property
     def received(self):

@@ -85,14 +85,14 @@ class UsualProduce:
             self._refuse(connection, usual, None)
             return True
         started_ms = connection.active_ms
-        header = _new(BatchHeader, fields)
+        batch_header = _new(BatchHeader, fields)
         appended = None
         if leader.followers or partition.is_watched:
-            appended = self._pass_on(connection, usual, partition, header)
+            appended = self._pass_on(connection, usual, partition, batch_header)
         else:
             try:
                 appended = partition.append(
-                    batch, header, monotonic_ms=started_ms, wall_ms=self._wall_ms()
+                    batch, batch_header, monotonic_ms=started_ms, wall_ms=self._wall_ms()
                 )
             except (ApiError, StorageError) as error:
                 self._refuse(connection, usual, error)
@@ -104,8 +104,8 @@ class UsualProduce:
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset,
         )  # fmt: skip
         if acks == ALL and leader.high_watermark <= appended.last_offset:
-            head = _new(RequestHeader, (_PRODUCE, version, correlation_id, client_id))
-            call = UsualProduceCall(self, connection, head, (topic, size_bytes), result)
+            header = _new(RequestHeader, (_PRODUCE, version, correlation_id, client_id))
+            call = UsualProduceCall(self, connection, header, (topic, size_bytes), result)
             partition.wait_for_commit(appended.last_offset + 1, call, 0)
             self._purgatory.wait(call, timeout_ms)
         else:

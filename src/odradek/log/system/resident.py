@@ -36,7 +36,7 @@ def is_resident(fd: int, position: int, length: int) -> bool:
 
     The file has to be open for writing: of other files Linux says that all pages are there.
     """
-    if _LIBC is None:  # the C library of another system may not have `mincore`
+    if _LIBC is None:  # this system's C library has no `mincore`
         return False
     if length <= 0:  # mmap refuses an empty mapping
         return False
