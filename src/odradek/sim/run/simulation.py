@@ -469,11 +469,12 @@ class _listening:  # noqa: N801 - read as a verb
         self._logger = logging.getLogger("odradek")
 
     def __enter__(self) -> None:
-        self._was = (self._logger.propagate, self._logger.level)
+        self._propagated, self._level = self._logger.propagate, self._logger.level
         self._logger.propagate = False
         self._logger.setLevel(logging.INFO)
         self._logger.addHandler(self._handler)
 
     def __exit__(self, *_: object) -> None:
         self._logger.removeHandler(self._handler)
-        self._logger.propagate, self._logger.level = self._was
+        self._logger.propagate = self._propagated
+        self._logger.setLevel(self._level)  # clears what the loggers below it have cached

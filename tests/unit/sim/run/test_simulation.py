@@ -1,6 +1,7 @@
 """Violations of a simulation besides those of its checkers."""
 
 import errno
+import logging
 
 import pytest
 
@@ -26,3 +27,13 @@ def test_a_task_of_a_broker_that_fails_is_one_whatever_the_error(monkeypatch, er
 def test_a_seed_of_one_broker_counts_if_its_clients_were_acknowledged(done):
     assert Outcome(1, Options(), **done).counts
     assert Outcome(1, Options()).shortfalls == ["nothing acknowledged"]
+
+
+def test_after_it_no_logger_logs_more_than_before_it():
+    def that_log_info():
+        names = [name for name in logging.root.manager.loggerDict if name.startswith("odradek")]
+        return [name for name in names if logging.getLogger(name).isEnabledFor(logging.INFO)]
+
+    before = that_log_info()
+    simulate(1, Options(seconds=3, only=frozenset()))
+    assert that_log_info() == before
