@@ -229,9 +229,7 @@ class CleanedLogLife(RuleBasedStateMachine):
             self.visible[key] = (offset, value)
 
     def append_batch(self, batch):
-        appended = self.log.append_as_leader(
-            bytes(batch), read_header(batch), leader_epoch=0, wall_ms=self.around.now_ms
-        )
+        appended = self.log.append_as_leader(bytes(batch), read_header(batch), leader_epoch=0)
         assert not appended.duplicate
         self.log.set_high_watermark(self.log.leo)
         return appended.first_offset

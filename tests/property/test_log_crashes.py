@@ -142,9 +142,7 @@ class LogLife(RuleBasedStateMachine):
         )
 
     def write(self, batch: bytes) -> None:
-        appended = self.log.append_as_leader(
-            batch, read_header(batch), leader_epoch=self.epoch, wall_ms=self.around.now_ms
-        )
+        appended = self.log.append_as_leader(batch, read_header(batch), leader_epoch=self.epoch)
         assert not appended.duplicate
         header, written = batches_of(self.log)[-1]
         assert header.base_offset == appended.first_offset

@@ -68,6 +68,7 @@ from odradek.record.validate import validate_replicated
 
 # Earlier than any timestamp: check whether to roll at the next append.
 _LOOK: Final = -(1 << 63)
+_new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 
 
 class Log:
@@ -165,9 +166,7 @@ class Log:
         self,
         batch: Data,
         header: BatchHeader,
-        *,
         leader_epoch: int,
-        wall_ms: WallMs,
         flushed: FlushDone | None = None,
     ) -> Appended:
         """Append one validated batch at the end of the log.
@@ -189,7 +188,11 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         active = self._active
         position = active.size
-        if self._must_roll(header, size, last_offset, position, wall_ms):
+        if (
+            header.max_timestamp > self._roll_after
+            or position + size > self._segment_bytes
+            or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+        ) and self._must_roll(header, size, last_offset, position):
             active = self.roll()
             position = 0
         if leader_epoch != self.epochs.latest_epoch:
@@ -200,10 +203,10 @@ class Log:
         active.file.write(position, (prefix, memoryview(batch)[PREFIX_BYTES:size]))
         self._note(active, batch, header, first_offset, position)
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else -1
-        if self.leo >= self._flush_at:
+        flushes = self.leo >= self._flush_at
+        if flushes:
             self.flush(flushed)
-            return Appended(first_offset, last_offset, append_time, flushes=True)
-        return Appended(first_offset, last_offset, append_time)
+        return _new(Appended, (first_offset, last_offset, append_time, False, flushes))
 
     def append_as_follower(self, batches: memoryview) -> int:
         """Append the whole ones of fetched batches, unchanged. Returns the bytes appended.
@@ -225,7 +228,7 @@ class Log:
                 header.max_timestamp > self._roll_after
                 or planned + size > self._segment_bytes
                 or last_offset - self._active.base_offset > RELATIVE_OFFSET_MAX
-            ) and self._must_roll(header, size, last_offset, planned, self.host.clock.wall_ms()):
+            ) and self._must_roll(header, size, last_offset, planned):
                 self._write_run(batches[begin:end], headers[first:index])
                 # The roll is at the log end offset, even if compaction has left a gap before the
                 # batch: recovery removes segments after a gap if the topic is not compacted.
@@ -261,8 +264,9 @@ class Log:
     ) -> None:
         """Add a written batch to the active segment's indexes and to the producer state."""
         last_offset = base_offset + header.last_offset_delta
-        if active.appended(position, header, last_offset, self._index_interval_bytes):
-            self._roll_after = _LOOK  # an index has grown and may be full
+        has_grown = active.appended(position, header, last_offset, self._index_interval_bytes)
+        if has_grown and active.index_is_full(self.config.segment_index_bytes):
+            self._roll_after = _LOOK  # the next append rolls
         if header.producer_id >= 0:
             note_producer(self.producers, active, batch, header, base_offset)
             self.producers_end = last_offset + 1
@@ -286,29 +290,25 @@ class Log:
 
     # ------------------------------------------------------------------------------- rolling
 
-    def _must_roll(
-        self, header: BatchHeader, size: int, last_offset: int, position: int, wall_ms: WallMs
-    ) -> bool:
+    def _must_roll(self, header: BatchHeader, size: int, last_offset: int, position: int) -> bool:
+        """Whether a batch begins a new segment; only asked if one of three fast checks says so."""
         active = self._active
         if last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        is_larger = position + size > self._segment_bytes
-        if not is_larger and header.max_timestamp <= self._roll_after:
-            return False
         return position > 0 and (
-            is_larger
+            position + size > self._segment_bytes
             or active.index_is_full(self.config.segment_index_bytes)
-            or self._is_open_too_long(header.max_timestamp, wall_ms)
+            or self._is_open_too_long(header.max_timestamp)
         )
 
-    def _is_open_too_long(self, timestamp: int, wall_ms: WallMs) -> bool:
+    def _is_open_too_long(self, timestamp: int) -> bool:
         if timestamp <= self._roll_after:
             return False
         active, config = self._active, self.config
         open_ms = config.roll_ms - self._jitter_ms(active.base_offset)
         first_timestamp = active.first_timestamp
         if first_timestamp < 0:
-            return wall_ms - active.created_ms > open_ms
+            return self.host.clock.wall_ms() - active.created_ms > open_ms
         self._roll_after = first_timestamp + open_ms
         return timestamp > self._roll_after
 

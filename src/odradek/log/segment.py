@@ -125,7 +125,7 @@ class Segment:
     # ---- appending: the log writes the bytes
 
     def appended(self, position: int, header: BatchHeader, last_offset: int, interval: int) -> bool:
-        """Record a batch written at `position`; index it if the last entry is far enough.
+        """Record a batch written at `position`; index it if the last entry is `interval` before it.
 
         Returns whether the indexes grew.
         """
@@ -160,7 +160,7 @@ class Segment:
         """Whether either index has no room for another entry."""
         offset_index, time_index = self.indexes()
         # One entry of the time index is reserved for the one that `finish` adds.
-        return len(offset_index) >= index_bytes // 8 or len(time_index) >= index_bytes // 12 - 1
+        return offset_index.lacks_room(1, index_bytes) or time_index.lacks_room(2, index_bytes)
 
     # ---- content
 

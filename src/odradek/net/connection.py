@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._handling:
             self.send_ready()
             if not self._reading:  # perhaps because the pipeline was full
-                self._handle_frames()
+                self._handle_more()
 
     def send_ready(self) -> None:
         """Send the responses that are ready, if there are any."""
@@ -346,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin no further request while `is_crowded`."""
         self._is_crowded = is_crowded
         if not self._handling:
-            self._handle_frames()
+            self._handle_more()
 
     def close(self) -> None:
         """Close after everything written is sent; nothing more is read."""
@@ -405,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         together = self._together
         if together is not None and together.waiting:
             together.begins(self.begun_ms)
-        self._handle_frames(is_new=True)
+        self._handle_frames()
 
     def eof_received(self) -> bool:
         """Close at once: responses to a client that has closed its side are not needed."""
@@ -428,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         self._may_go_on()
         if not self._handling:
-            self._handle_frames()
+            self._handle_more()
 
     def _may_go_on(self) -> None:
         self._stopped = (
@@ -441,8 +441,13 @@ class Connection(asyncio.BufferedProtocol):
             or self.closing
         )
 
-    def _handle_frames(self, *, is_new: bool = False) -> None:
-        """`is_new`: bytes have just arrived, and `begun_ms` is the present time."""
+    def _handle_more(self) -> None:
+        """Handle the requests that have arrived before now."""
+        self.begun_ms = self._monotonic_ms()
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        """Handle the requests that have arrived; `begun_ms` is the present time."""
         self._handling = True
         frames, pipeline = self._frames, self._pipeline
         handled = until_ms = 0
@@ -455,14 +460,14 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames.next_frame()
                 if frame is None:
                     break
-                if handled or not is_new:
+                if handled:
                     self.begun_ms = self._monotonic_ms()
-                if handled == 1:
-                    until_ms = self.begun_ms + _SLICE_MS
-                elif handled > 1 and self.begun_ms >= until_ms:
-                    frames.put_back(frame)
-                    self._wait_for_turn()
-                    break
+                    if handled == 1:
+                        until_ms = self.begun_ms + _SLICE_MS
+                    elif self.begun_ms >= until_ms:
+                        frames.put_back(frame)
+                        self._wait_for_turn()
+                        break
                 self._handler.frame(self, frame)
                 if not frames.has_more:
                     break
@@ -527,7 +532,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client reads again, or other work has had its turn."""
         self._write_out()
         if not self._outgoing and not self._handling:
-            self._handle_frames()
+            self._handle_more()
 
     def _write_out(self) -> None:
         """Write what is outgoing, until the client reads too slowly or the slice is used up."""

@@ -270,7 +270,7 @@ class BrokerMetrics:
         self._recent: dict[tuple[str, ...], Recent[Any]] = {}
         self.requests = RequestMetrics()
         self.loop = LoopMetrics()  # of the whole process, where it is measured
-        self.topics: dict[str, TopicMetrics] = {}
+        self.topics: defaultdict[str, TopicMetrics] = defaultdict(TopicMetrics)
         self.deleted_topics = TopicMetrics()  # the sum over all topics must not go back
         self.bytes_out = 0
         self.fetches = 0
@@ -294,13 +294,6 @@ class BrokerMetrics:
         }
         self._partitions: Callable[[], Iterable[Any]] = tuple
         self._numbers: Callable[[Any], PartitionNumbers]
-
-    def topic(self, name: str) -> TopicMetrics:
-        """The topic's counters; they are made at first use."""
-        topic = self.topics.get(name)
-        if topic is None:
-            topic = self.topics[name] = TopicMetrics()
-        return topic
 
     def isr_changed(self, grew: bool) -> None:
         """An ISR that this broker leads has become larger (`grew`) or smaller."""

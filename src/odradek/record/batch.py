@@ -276,9 +276,8 @@ def sign(batch: bytearray) -> None:
 # -------------------------------------------------------------------- what the broker sets
 
 
-def patched_prefix(base_offset: int, length: int, leader_epoch: int) -> bytes:
-    """The first `PREFIX_BYTES` of a batch: written in place of the producer's own."""
-    return _PREFIX.pack(base_offset, length, leader_epoch)
+# Base offset, length, leader epoch: the first `PREFIX_BYTES`, written in place of the producer's.
+patched_prefix: Final = _PREFIX.pack
 
 
 def patch(

@@ -78,7 +78,7 @@ class LeaderReplica:
 
     # ----------------------------------------------------------------- produce and fetch
 
-    def appended(self, leo: int, *, monotonic_ms: MonotonicMs) -> int:
+    def appended(self, leo: int, monotonic_ms: MonotonicMs) -> int:
         """The local log has grown to `leo`. Returns the high watermark."""
         assert leo >= self.leo, (leo, self.leo)
         if not self.followers:

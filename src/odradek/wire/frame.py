@@ -16,7 +16,7 @@ from typing import Final
 from odradek.model.errors import MalformedRequestError
 
 LENGTH_BYTES: Final = 4
-_LENGTH: Final = Struct(">i")
+_length: Final = Struct(">i").unpack_from
 # How a TLS connection begins, which a listener without TLS takes for a length.
 _CLIENT_HELLO: Final = (0x16_03_01, 0x16_03_02, 0x16_03_03)
 _SMALL_BYTES: Final = 16 * 1024
@@ -91,20 +91,21 @@ class FrameBuffer:
             MalformedRequestError: the length is negative or above the limit. It is checked
                 before the body arrives, so a peer cannot make a broker buffer 2 GiB.
         """
-        self._end += wrote
+        received = self._end = self._end + wrote
         start = self._start
         body = start + LENGTH_BYTES
-        if self._end < body:
+        if received < body:
             return None
-        (length,) = _LENGTH.unpack_from(self._buffer, start)
+        (length,) = _length(self._buffer, start)
         if not 0 <= length <= self.frame_bytes_max:
             raise MalformedRequestError(_problem(length, self.frame_bytes_max))
         end = body + length
-        if self._end < end:
+        if received < end:
             return None
         self._start = end
-        self.has_more = end < self._end
-        self._small_frames = self._small_frames + 1 if length < _SMALL_BYTES // 2 else 0
+        self.has_more = end < received
+        if self.is_large:
+            self._small_frames = self._small_frames + 1 if length < _SMALL_BYTES // 2 else 0
         return self._view[body:end]
 
     def put_back(self, frame: memoryview) -> None:
@@ -152,7 +153,7 @@ class FrameBuffer:
         """
         if size < _MAPPED_BYTES:
             return max(size * 2, _SMALL_BYTES)
-        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
+        length: int = _length(self._buffer, self._start)[0]
         return max(size * 2, min(length, self.frame_bytes_max) + LENGTH_BYTES)
 
     def _replace(self, size: int) -> None:

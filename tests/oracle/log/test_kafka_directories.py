@@ -158,7 +158,6 @@ def test_appends_as_leader_write_the_same_log():
                     batch,
                     read_header(batch),
                     leader_epoch=header.leader_epoch,
-                    wall_ms=NOW_MS,
                 )
                 assert appended.first_offset == header.base_offset
     stage.close(log)

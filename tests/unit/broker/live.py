@@ -452,7 +452,6 @@ class Live:
             memoryview(batch),
             read_header(batch),
             monotonic_ms=self.clock.monotonic_ms(),
-            wall_ms=self.clock.wall_ms(),
         )
 
     def mark(self, how: ControlType, producer_id, *, name="t", index=0):

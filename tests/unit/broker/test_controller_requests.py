@@ -158,7 +158,7 @@ def test_a_new_topics_options_are_known_before_its_log_is_made():
 def test_a_deleted_topics_options_and_metrics_are_removed():
     async def story(live):
         await live.topic("t", retention_ms=1234)
-        live.broker.metrics.topic("t").produced(1, 1)
+        live.broker.metrics.topics["t"].produced(1, 1)
         own = live.broker.settings.topic("t")
         removed = UpdateMetadataRequest(
             controller_epoch=live.broker.controller_requests.controller_epoch,

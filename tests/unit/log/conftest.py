@@ -89,9 +89,7 @@ class World:
         return self.append_batch(self.batch(*values, **fields), epoch=epoch)
 
     def append_batch(self, batch, epoch=0):
-        return self.log.append_as_leader(
-            batch, read_header(batch), leader_epoch=epoch, wall_ms=self.now_ms
-        )
+        return self.log.append_as_leader(batch, read_header(batch), leader_epoch=epoch)
 
     def mark(self, kind: ControlType, producer_id, *, producer_epoch=0, coordinator_epoch=0):
         return self.append_batch(

@@ -56,9 +56,7 @@ class Broker:
     def append(self, partition=T0, *values):
         log = self.logs.get(partition)
         batch = self.world.batch(*(values or (b"x" * 100,)))
-        return log.append_as_leader(
-            batch, read_header(batch), leader_epoch=0, wall_ms=self.world.now_ms
-        )
+        return log.append_as_leader(batch, read_header(batch), leader_epoch=0)
 
     def directory_of(self, partition):
         return self.logs.directory_of(self.logs.get(partition))
@@ -835,9 +833,7 @@ def test_a_copy_whose_directory_was_offline_during_a_truncation_is_made_again(wo
     alone.logs.get(T0).truncate_to(3)
     for value in (b"d", b"e", b"f"):
         batch = world.batch(value)
-        alone.logs.get(T0).append_as_leader(
-            batch, read_header(batch), leader_epoch=1, wall_ms=world.now_ms
-        )
+        alone.logs.get(T0).append_as_leader(batch, read_header(batch), leader_epoch=1)
     alone.stop()
     again = Broker(world).start()
     assert again.logs.future(T0).leo == 5

@@ -84,10 +84,10 @@ def test_request_times_are_counted_in_buckets():
 
 def test_topics_are_counted_separately_and_in_sum():
     metrics = BrokerMetrics()
-    metrics.topic("a").produced(3, 300)
-    metrics.topic('b"\\').produced(1, 50)
-    metrics.topic("a").failed_produces += 1
-    metrics.topic("a").fetched(40)
+    metrics.topics["a"].produced(3, 300)
+    metrics.topics['b"\\'].produced(1, 50)
+    metrics.topics["a"].failed_produces += 1
+    metrics.topics["a"].fetched(40)
     metrics.fetched(60, follower=False)  # the whole response
     metrics.fetched(70, follower=True)
 
@@ -105,7 +105,7 @@ def test_topics_are_counted_separately_and_in_sum():
 
 def test_the_sum_over_topics_does_not_decrease_when_a_topic_is_deleted():
     metrics = BrokerMetrics()
-    metrics.topic("a").produced(3, 300)
+    metrics.topics["a"].produced(3, 300)
     metrics.topic_deleted("a")
     metrics.topic_deleted("unknown")
 
@@ -324,7 +324,7 @@ def test_the_accept_header_chooses_the_format(accept, is_open):
 def test_openmetrics_has_the_same_samples():
     metrics = BrokerMetrics({0: "Produce"})
     metrics.requests.answered(0, 9, 3)
-    metrics.topic('b"\\\n').produced(1, 50)
+    metrics.topics['b"\\\n'].produced(1, 50)
     metrics.watch_partitions(
         lambda: range(3), lambda n: PartitionNumbers("t", n, 0, 1, 0, 0, leader=1)
     )

@@ -342,7 +342,7 @@ class FetchApi:
                 self._count_replicated(wanted, len(answer.records))
             if answer.records and not is_follower and isinstance(wanted.target, Partition):
                 name = wanted.target.topic_partition.topic
-                self.metrics.topic(name).fetched(len(answer.records))
+                self.metrics.topics[name].fetched(len(answer.records))
         self.metrics.fetched(reading.bytes, follower=is_follower)
         self._count(call)
         return encode_fetch_response(

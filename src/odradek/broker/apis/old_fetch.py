@@ -193,7 +193,7 @@ class ConvertingFetchCall(OldFetchCall):
             answer.records = result.messages
             memory_bytes += len(each.view) + len(result.messages)
             if isinstance(each.wanted.target, Partition):
-                topic = self._api.metrics.topic(each.wanted.target.topic_partition.topic)
+                topic = self._api.metrics.topics[each.wanted.target.topic_partition.topic]
                 topic.fetch_conversions += result.records
         self._api.metrics.converted(ApiKey.FETCH, took_ms, memory_bytes)
         if is_empty and not self._is_over_time and _skip(conversions, results):

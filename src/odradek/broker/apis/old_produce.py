@@ -94,5 +94,5 @@ class UncheckedBatch(NamedTuple):
 def count_converted(metrics: BrokerMetrics, topic: str, batch: ValidatedBatch) -> None:
     """Count a conversion of `validate_old` or of the worker."""
     records = batch.header.record_count
-    metrics.topic(topic).produce_conversions += records
+    metrics.topics[topic].produce_conversions += records
     metrics.converted(ApiKey.PRODUCE, batch.cost_ns / 1_000_000, len(batch.view))

@@ -349,16 +349,15 @@ class ProduceApi:
                 return ProducePartitionResult(index)
         except ApiError as error:
             return self.refuse(call, topic, index, error)
-        return self._append(call, partition, view, header, request.acks, wall_ms)
+        return self._append(call, partition, view, header, request.acks)
 
-    def _append(  # noqa: PLR0913, PLR0917 - plain arguments, on the data path
+    def _append(
         self,
         call: "ProduceCall",
         partition: Partition,
         view: memoryview,
         header: BatchHeader,
         acks: int,
-        wall_ms: WallMs,
         place: "tuple[int, int] | None" = None,
     ) -> ProducePartitionResult:
         """`place` is that of an answer that was left open; None: it is being made."""
@@ -372,7 +371,6 @@ class ProduceApi:
                 view,
                 header,
                 monotonic_ms=call.started_ms,
-                wall_ms=wall_ms,
                 flushed=None if flush is None else flush.done,
                 more_follow=call.more_follow,
             )
@@ -385,7 +383,7 @@ class ProduceApi:
         call.connection.session.refusals.appended((topic, index))
         size_bytes = len(view)
         call.size_bytes += size_bytes
-        self.metrics.topic(topic).produced(header.record_count, size_bytes)
+        self.metrics.topics[topic].produced(header.record_count, size_bytes)
         if flush is not None and appended.flushes:
             flush.slot = call.one_more(place)
         if acks == ALL:
@@ -405,7 +403,7 @@ class ProduceApi:
                 call.failed = True
                 return _failure(index, earlier)
         call.failed = True
-        self.metrics.topic(topic).failed_produces += 1
+        self.metrics.topics[topic].failed_produces += 1
         return _refused(index, error)
 
     # ---------------------------------------------------------------- records, in a worker
@@ -452,14 +450,13 @@ class ProduceApi:
         self, call: "ProduceCall", request: Produce, verdicts: list[ValidatedBatch | Exception]
     ) -> Generator[None, None, None]:
         unchecked, call.unchecked = call.unchecked, []
-        wall_ms = self.clock.wall_ms()
         for number, (batch, verdict) in enumerate(zip(unchecked, verdicts, strict=True), 1):
             if number % SLICE == 0:
                 yield
             if call.done:  # the client has its answer (REQUEST_TIMED_OUT), or has disconnected
                 return
             place = call.place_of(batch.slot)
-            answer = self._append_checked(call, batch, verdict, request, place, wall_ms)
+            answer = self._append_checked(call, batch, verdict, request, place)
             if answer is not None:
                 call.fill(batch.slot, place, answer)
         if call.unverified:
@@ -474,7 +471,6 @@ class ProduceApi:
         verdict: ValidatedBatch | Exception,
         request: Produce,
         place: tuple[int, int],
-        wall_ms: WallMs,
     ) -> ProducePartitionResult | None:
         """Append a checked batch. None: its transaction has to be verified first."""
         partition = batch.partition
@@ -497,7 +493,7 @@ class ProduceApi:
                 return None
         except ApiError as refusal:
             return self.refuse(call, topic, index, refusal)
-        return self._append(call, partition, view, header, request.acks, wall_ms, place)
+        return self._append(call, partition, view, header, request.acks, place)
 
     def _moved_on(self, partition: Partition, acks: int) -> ErrorCode:
         """The error if the partition has changed since the check began; NONE if not."""
@@ -588,13 +584,12 @@ class ProduceApi:
     def _verified(self, call: "ProduceCall", acks: int, errors: Errors) -> None:
         """Append what was confirmed, unless the request has timed out meanwhile."""
         unverified, call.unverified = call.unverified, []
-        wall_ms = self.clock.wall_ms()
         for waiting in unverified:
             if call.done:
                 return
             place = call.place_of(waiting.slot)
             name = waiting.partition.topic_partition
-            answer = self._append_verified(call, waiting, acks, errors[name], place, wall_ms)
+            answer = self._append_verified(call, waiting, acks, errors[name], place)
             call.fill(waiting.slot, place, answer)
         if acks == 0 and call.failed:
             call.connection.close()
@@ -606,7 +601,6 @@ class ProduceApi:
         acks: int,
         error: ErrorCode,
         place: tuple[int, int],
-        wall_ms: WallMs,
     ) -> ProducePartitionResult:
         topic, index = waiting.partition.topic_partition
         version = call.header.api_version
@@ -625,7 +619,7 @@ class ProduceApi:
             )
         except ApiError as refusal:
             return self.refuse(call, topic, index, refusal)
-        return self._append(call, partition, waiting.view, waiting.header, acks, wall_ms, place)
+        return self._append(call, partition, waiting.view, waiting.header, acks, place)
 
 
 class _Unverified:

@@ -19,6 +19,7 @@ from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.slices import Appended
 from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection
@@ -45,11 +46,10 @@ class UsualProduce:
     def __init__(self, produce: ProduceApi) -> None:
         self._produce = produce
         self._find_led = produce.replicas.find_led
-        self._wall_ms = produce.clock.wall_ms
         self._monotonic_ms = produce.clock.monotonic_ms
         self._quotas = produce.quotas
         self._purgatory = produce.purgatory
-        self._topic_metrics = produce.metrics.topic
+        self._topics = produce.metrics.topics
         self._answered = produce.metrics.requests.answered
         self._answered_at_once = produce.metrics.requests.answered_at_once
         self._read = fastest_read()
@@ -59,10 +59,12 @@ class UsualProduce:
         usual = self._read(frame)
         if usual is None:
             return False
-        version, correlation_id, client_id, acks, timeout_ms = usual[:5]
-        topic, index, batch, fields, has_keys = usual[5:]
+        (
+            version, correlation_id, client_id, acks, timeout_ms, topic, index, batch, fields,
+            has_keys,
+        ) = usual  # fmt: skip
         partition = self._find_led(topic, index)
-        if isinstance(partition, ErrorCode):
+        if not isinstance(partition, Partition):
             return False
         leader, log_of, rules = partition.leader, partition.log, partition.rules
         size_bytes = len(batch)
@@ -81,25 +83,24 @@ class UsualProduce:
             return False
         session = connection.session
         session.begin(_PRODUCE, client_id)
-        if not session.authorize(_WRITE, _TOPIC, topic):
+        if not session.authorizer.authorize(session, _WRITE, _TOPIC, topic):
             self._refuse(connection, usual, None)
             return True
         started_ms = connection.active_ms
         batch_header = _new(BatchHeader, fields)
         appended = None
-        if leader.followers or partition.is_watched:
+        if leader.followers or partition.watches is not None:
             appended = self._pass_on(connection, usual, partition, batch_header)
         else:
             try:
-                appended = partition.append(
-                    batch, batch_header, monotonic_ms=started_ms, wall_ms=self._wall_ms()
-                )
+                appended = partition.append(batch, batch_header, started_ms)
             except (ApiError, StorageError) as error:
                 self._refuse(connection, usual, error)
         if appended is None:
             return True
-        session.refusals.appended((topic, index))
-        self._topic_metrics(topic).produced(fields[_COUNT], size_bytes)
+        if session.refusals.remembered:
+            session.refusals.appended((topic, index))
+        self._topics[topic].produced(fields[_COUNT], size_bytes)
         result = (
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset,
         )  # fmt: skip
@@ -109,25 +110,29 @@ class UsualProduce:
             partition.wait_for_commit(appended.last_offset + 1, call, 0)
             self._purgatory.wait(call, timeout_ms)
         else:
-            times = (started_ms, connection.begun_ms, 0)
-            request = (version, correlation_id, topic, size_bytes)
-            connection.respond((self.response(connection, request, result, times),))
+            response = self.response(
+                connection, version, correlation_id, topic, size_bytes, result,
+                started_ms, connection.begun_ms, 0,
+            )  # fmt: skip
+            connection.respond((response,))
         return True
 
-    def response(
+    def response(  # noqa: PLR0913, PLR0917 - plain arguments, on the data path
         self,
         connection: Connection,
-        request: tuple[int, int, str, int],
+        version: int,
+        correlation_id: int,
+        topic: str,
+        size_bytes: int,
         result: AppendedFields,
-        times: tuple[int, int, int],
+        started_ms: MonotonicMs,
+        begun_ms: MonotonicMs,
+        waits_since_ms: int,
     ) -> bytes:
         """Count a request that was carried out, and encode its response.
 
-        `request` is its version, correlation id, topic and size in bytes; `times` are when it was
-        received, begun, and began to wait (0: it did not).
+        The times are when it was received, begun, and began to wait (0: it did not).
         """
-        version, correlation_id, topic, size_bytes = request
-        started_ms, begun_ms, waits_since_ms = times
         throttle_ms = self._quotas.produced(connection.session, size_bytes)
         if throttle_ms:
             self._produce.throttle(connection, throttle_ms)
@@ -161,7 +166,6 @@ class UsualProduce:
                 batch,
                 header,
                 monotonic_ms=connection.active_ms,
-                wall_ms=self._wall_ms(),
                 more_follow=more_follow,
             )
         except (ApiError, StorageError) as error:
@@ -237,10 +241,13 @@ class UsualProduceCall(DataRequest):
         """The high watermark has passed its batch."""
         if self.done:
             return None
-        header, times = self.header, (self.started_ms, self.begun_ms, self.waits_since_ms)
-        request = (header.api_version, header.correlation_id, *self.batch)
+        header = self.header
         self._api.finish(self)
-        self._slot.put((self._api.response(self.connection, request, self.result, times),))
+        response = self._api.response(
+            self.connection, header.api_version, header.correlation_id, *self.batch, self.result,
+            self.started_ms, self.begun_ms, self.waits_since_ms,
+        )  # fmt: skip
+        self._slot.put((response,))
         return self.connection
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:  # noqa: ARG002 - as above

@@ -155,20 +155,18 @@ class TxnMarkersApi:
         waiting.committed(slot)  # the first of the conditions: it is appended
 
     def _append(self, found: Led, marker: WritableTxnMarker, flushed: FlushDone) -> Appended:
-        wall_ms = self._clock.wall_ms()
         how = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
         batch = build_marker(
             Marker(how, marker.coordinator_epoch),
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
-            timestamp=wall_ms,
+            timestamp=self._clock.wall_ms(),
         )
         flushes = found.log.config.flush_messages != NEVER
         return found.partition.append(
             memoryview(batch),
             read_header(batch),
             monotonic_ms=self._clock.monotonic_ms(),
-            wall_ms=wall_ms,
             flushed=flushed if flushes else None,
         )
 

@@ -211,7 +211,6 @@ class CoordinatorLog(Generic[M]):
                 memoryview(batch),
                 read_header(batch)._replace(base_sequence=NO_SEQUENCE),
                 monotonic_ms=topic.clock.monotonic_ms(),
-                wall_ms=wall_ms,
                 flushed=waiting.flushed if flushes and waiting is not None else None,
             )
         except ApiError as error:

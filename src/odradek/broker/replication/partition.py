@@ -20,7 +20,7 @@ from odradek.log.log import Log
 from odradek.log.log_config import NEVER
 from odradek.log.producer_state import NO_OFFSET
 from odradek.log.slices import Appended, UnexpectedOffsetError
-from odradek.model.clock import MonotonicMs, WallMs
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError, hold
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -96,7 +96,6 @@ class Partition:
         "_deletions",
         "_new_bytes",
         "_produces",
-        "_watches",
         "adding",
         "controller_epoch",
         "error",
@@ -113,6 +112,7 @@ class Partition:
         "rules",
         "topic_id",
         "topic_partition",
+        "watches",
     )  # fmt: skip
 
     def __init__(
@@ -138,7 +138,8 @@ class Partition:
         # The error for requests that only a leader can serve.
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._produces: deque[tuple[int, WaitingProduce, int]] | None = None
-        self._watches: dict[FetchWatch, SessionPartition] | None = None
+        # Fetches of followers and consumers that wait for it; None: none does.
+        self.watches: dict[FetchWatch, SessionPartition] | None = None
         self._deletions: list[WaitingDeletion] | None = None
         self.leader_throttled = self.follower_throttled = False
         self._new_bytes = 0  # appended and not yet below the high watermark
@@ -272,7 +273,7 @@ class Partition:
         """Answer `error` from now on: the replica is no longer on this broker."""
         self.is_removed = True
         self.stop_serving(error)
-        self._watches = None
+        self.watches = None
         self.log = None
 
     def _take_over(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
@@ -287,9 +288,8 @@ class Partition:
         self,
         batch: memoryview,
         header: BatchHeader,
-        *,
         monotonic_ms: MonotonicMs,
-        wall_ms: WallMs,
+        *,
         flushed: FlushDone | None = None,
         more_follow: bool = False,
     ) -> Appended:
@@ -308,20 +308,18 @@ class Partition:
         is_flushed = log.config.flush_messages != NEVER
         if is_flushed:
             flushed = partial(self._flushed, monotonic_ms, flushed)
-        appended = log.append_as_leader(
-            batch, header, leader_epoch=self.leader_epoch, wall_ms=wall_ms, flushed=flushed
-        )
+        appended = log.append_as_leader(batch, header, self.leader_epoch, flushed)
         if appended.duplicate:
             return appended
         old = leader.high_watermark
         end = max(leader.leo, log.counted_end) if is_flushed else log.leo
-        high_watermark = leader.appended(end, monotonic_ms=monotonic_ms)
-        if self._watches is None and self._produces is None:
+        high_watermark = leader.appended(end, monotonic_ms)
+        if self.watches is None and self._produces is None:
             if high_watermark != old:
                 log.set_high_watermark(high_watermark)
             return appended
         self._new_bytes += len(batch)
-        if self._watches is not None and leader.followers:
+        if self.watches is not None and leader.followers:
             self._log_grew(len(batch), more_follow)
         if high_watermark != old:
             self._high_watermark_may_move(high_watermark)
@@ -334,7 +332,7 @@ class Partition:
         leader, log = self.leader, self.log
         if error is None and leader is not None and log is not None:
             end = max(leader.leo, log.counted_end)
-            self._high_watermark_may_move(leader.appended(end, monotonic_ms=monotonic_ms))
+            self._high_watermark_may_move(leader.appended(end, monotonic_ms))
         if also is not None:
             also(error)
 
@@ -367,8 +365,8 @@ class Partition:
                 log.append_as_follower(batches)
         old = log.high_watermark
         log.set_high_watermark(high_watermark)  # at most the own log end offset
-        if self._watches is not None and log.high_watermark != old:
-            for watch, wanted in self._watches.items():  # consumers that read from this follower
+        if self.watches is not None and log.high_watermark != old:
+            for watch, wanted in self.watches.items():  # consumers that read from this follower
                 watch.partition_ready(wanted, size_bytes or 1)
         if log.log_start_offset < log_start_offset <= log.high_watermark:
             log.advance_log_start(log_start_offset)
@@ -449,11 +447,6 @@ class Partition:
         produces.insert(at, (required_offset, produce, slot))
 
     @property
-    def is_watched(self) -> bool:
-        """Whether a fetch of a follower or a consumer waits for it."""
-        return self._watches is not None
-
-    @property
     def follows(self) -> bool:
         """Whether another broker leads, and there is a log here to follow with."""
         return self.leader is None and self.log is not None and self.leader_id != NO_LEADER
@@ -473,7 +466,7 @@ class Partition:
             ApiError: there is no log, because its log directory has failed.
         """
         if self.held_log().advance_log_start(offset):
-            for watch, wanted in list((self._watches or {}).items()):
+            for watch, wanted in list((self.watches or {}).items()):
                 if watch.follower_id >= 0:
                     watch.partition_changed(wanted)  # followers get the new log start at once
         if self._deletions is None:
@@ -499,16 +492,16 @@ class Partition:
 
     def watch(self, watch: FetchWatch, wanted: SessionPartition) -> None:
         """Notify this fetcher when there may be something new to read."""
-        if self._watches is None:
-            self._watches = {}
-        self._watches[watch] = wanted
+        if self.watches is None:
+            self.watches = {}
+        self.watches[watch] = wanted
 
     def unwatch(self, watch: FetchWatch) -> None:
         """Stop notifying this fetcher."""
-        if self._watches is not None:
-            self._watches.pop(watch, None)
-            if not self._watches:
-                self._watches = None
+        if self.watches is not None:
+            self.watches.pop(watch, None)
+            if not self.watches:
+                self.watches = None
 
     def throttle(self, throttles: Throttles) -> None:
         """Set whether replicating this partition counts against the replication quotas."""
@@ -527,12 +520,12 @@ class Partition:
             )
 
     def _notify_watches(self) -> None:
-        for watch, wanted in list((self._watches or {}).items()):
+        for watch, wanted in list((self.watches or {}).items()):
             watch.partition_changed(wanted)
 
     def _log_grew(self, new_bytes: int, more_follow: bool) -> None:
         """Notify followers: they read up to the end of the log."""
-        for watch, wanted in (self._watches or {}).items():
+        for watch, wanted in (self.watches or {}).items():
             if watch.follower_id >= 0:
                 watch.partition_ready(wanted, new_bytes, more_follow=more_follow)
 
@@ -549,13 +542,13 @@ class Partition:
             _notify_committed(produces, high_watermark, senders)
             if not produces:
                 self._produces = None
-        if self._watches is not None:
+        if self.watches is not None:
             new_bytes, self._new_bytes = self._new_bytes, 0
             if was_unstable:
                 # The marker that ends a transaction is only the last and smallest part of what
                 # became readable.
                 new_bytes += log.bytes_between(stable, log.last_stable_offset)
-            for watch, wanted in self._watches.items():
+            for watch, wanted in self.watches.items():
                 if watch.follower_id < 0:
                     watch.partition_ready(wanted, new_bytes)
                 else:

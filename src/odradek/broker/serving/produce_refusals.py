@@ -24,23 +24,22 @@ Place = tuple[str, int]  # topic, partition
 class ProduceRefusals:
     """The latest refusals of one connection."""
 
-    __slots__ = ("_refused",)
+    __slots__ = ("remembered",)
 
     def __init__(self) -> None:
-        self._refused: dict[Place, tuple[ErrorCode, int]] = {}
+        self.remembered: dict[Place, tuple[ErrorCode, int]] = {}
 
     def note(self, place: Place, error: ErrorCode, monotonic_ms: MonotonicMs) -> None:
         """A batch was refused before its sequence was checked."""
-        if len(self._refused) >= PARTITIONS_MAX:
-            self._refused.clear()
-        self._refused[place] = (error, monotonic_ms)
+        if len(self.remembered) >= PARTITIONS_MAX:
+            self.remembered.clear()
+        self.remembered[place] = (error, monotonic_ms)
 
     def appended(self, place: Place) -> None:
         """A batch was appended, so that there is no gap."""
-        if self._refused:
-            self._refused.pop(place, None)
+        self.remembered.pop(place, None)
 
     def behind(self, place: Place, monotonic_ms: MonotonicMs) -> ErrorCode | None:
         """The error for a batch with a gap before it; None: no recent refusal explains the gap."""
-        error, noted_ms = self._refused.get(place, (None, 0))
+        error, noted_ms = self.remembered.get(place, (None, 0))
         return error if monotonic_ms - noted_ms < REMEMBERED_MS else None

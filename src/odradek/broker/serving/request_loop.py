@@ -162,8 +162,21 @@ class RequestLoop:
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
-        if self._is_usual(connection, frame):
+        # The first two bytes are the API key.
+        usual = self.usual.get(frame[1]) if len(frame) > 1 and not frame[0] else None
+        if usual is None:
+            self._unusual(connection, frame)
             return
+        try:
+            is_handled = usual(connection, frame)
+        except Exception as error:  # one request must not end the broker
+            self._count_failure(decode_request_header(frame)[0], error)
+            connection.close()
+            return
+        if not is_handled:
+            self._unusual(connection, frame)
+
+    def _unusual(self, connection: Connection, frame: memoryview) -> None:
         header, position = decode_request_header(frame)
         handler = self._raw.get(header.api_key)
         if handler is not None:
@@ -195,19 +208,6 @@ class RequestLoop:
             return
         connection.session.begin(header.api_key, header.client_id)
         self._decoded(connection, route, header, position, frame)
-
-    def _is_usual(self, connection: Connection, frame: memoryview) -> bool:
-        """Handle a request of Produce or Fetch, if it is a usual one."""
-        # The first two bytes are the API key.
-        usual = self.usual.get(frame[1]) if len(frame) > 1 and not frame[0] else None
-        if usual is None:
-            return False
-        try:
-            return usual(connection, frame)
-        except Exception as error:  # one request must not end the broker
-            self._count_failure(decode_request_header(frame)[0], error)
-            connection.close()
-            return True
 
     def note_refusal(self, connection: Connection, what: str) -> None:
         """Record that a client's request was refused, for `odradek why` and `odradek doctor`."""

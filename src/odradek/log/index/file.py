@@ -34,6 +34,10 @@ class IndexFile:
     def __len__(self) -> int:
         return len(self._entries) // self.ENTRY.size
 
+    def lacks_room(self, entries: int, index_bytes: int) -> bool:
+        """Whether it would have more than `index_bytes` with so many more entries."""
+        return len(self._entries) + entries * self.ENTRY.size > index_bytes
+
     @property
     def has_file(self) -> bool:
         """Whether the file exists, whatever its content."""

@@ -14,6 +14,7 @@ from odradek.log.index.file import IndexFile
 
 ENTRY_BYTES: Final = 12
 _ENTRY: Final = Struct(">qi")
+_TIMESTAMP: Final = Struct(">q").unpack_from
 
 
 class TimestampAndOffset(NamedTuple):
@@ -32,9 +33,10 @@ class TimeIndex(IndexFile):
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry for a new maximum; anything else is ignored."""
-        last = self.last()
-        if timestamp > (last.timestamp if last else -1):
-            self._entries += _ENTRY.pack(timestamp, offset)
+        entries = self._entries
+        last = _TIMESTAMP(entries, len(entries) - ENTRY_BYTES)[0] if entries else -1
+        if timestamp > last:
+            entries += _ENTRY.pack(timestamp, offset)
 
     def last(self) -> TimestampAndOffset | None:
         return self._entry(len(self) - 1) if self._entries else None

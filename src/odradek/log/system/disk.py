@@ -55,7 +55,10 @@ class RealFile:
         self._used = True
         try:
             written = os.pwritev(self._fd if self._fd >= 0 else self._open(), buffers, position)
-            if written != sum(map(len, buffers)):
+            left = -written
+            for buffer in buffers:
+                left += len(buffer)
+            if left:
                 self._write_rest(position + written, b"".join(buffers)[written:])
         except OSError as error:
             raise _storage_error(self.path, error) from error

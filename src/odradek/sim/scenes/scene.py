@@ -296,7 +296,6 @@ def append(broker: SimulatedBroker, *values: bytes, **batch: Any) -> int:
             data,
             header,
             monotonic_ms=broker.clock.monotonic_ms(),
-            wall_ms=broker.clock.wall_ms(),
         )
     return log_of(broker).leo
 

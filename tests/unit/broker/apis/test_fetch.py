@@ -223,7 +223,7 @@ def test_a_fetch_of_a_closed_connection_is_dropped(woken):
         await asyncio.sleep(0.01)
 
         assert live.broker.purgatory.size == 0
-        assert live.partition()._watches is None
+        assert live.partition().watches is None
 
     play(story)
 
@@ -655,12 +655,12 @@ def test_what_followers_read_is_counted_as_replication():
         size = live.log().size_bytes
         await followed(live, 2, 0)
         metrics = live.broker.metrics
-        assert metrics.topic("t").bytes_out == 0
+        assert metrics.topics["t"].bytes_out == 0
         assert metrics.replication_bytes_out == size
         await followed(live, 2, 1)
         await live.peer().ask(fetch({T0: 0}), BY_NAME)
 
-        assert metrics.topic("t").bytes_out == size
+        assert metrics.topics["t"].bytes_out == size
         assert metrics.replication_bytes_out == size
 
     play(story)

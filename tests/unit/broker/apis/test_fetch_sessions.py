@@ -71,7 +71,7 @@ def test_without_a_session_all_are_named_every_time():
             response = await live.peer().ask(request, BY_NAME)
             assert (response.session_id, fetched(response)) == (0, {T0: [], T1: []})
         assert len(sessions(live)) == 0
-        assert live.partition()._watches is None
+        assert live.partition().watches is None
 
     play(story)
 
@@ -194,7 +194,7 @@ def test_removed_partitions_are_not_answered():
         live.append(b"b", index=1)
 
         assert fetched(await fetcher.ask()) == {T1: [b"b"]}
-        assert live.partition()._watches is None
+        assert live.partition().watches is None
         assert fetched(await fetcher.ask({T0: 0, T1: 1})) == {T0: [b"a"]}
 
     play(story)
@@ -440,7 +440,7 @@ def test_with_no_room_left_there_is_no_session():
         assert len(sessions(live)) == 1
         response = await old.send()
         assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert len(live.partition()._watches) == 1, "nothing is left of it"
+        assert len(live.partition().watches) == 1, "nothing is left of it"
 
     play(story, max_incremental_fetch_session_cache_slots=1)
 

@@ -274,7 +274,7 @@ def test_conversions_are_counted():
         await soon(send(live, {T0: 0}, 4))
 
         metrics = live.broker.metrics
-        assert metrics.topic("t").fetch_conversions == 2
+        assert metrics.topics["t"].fetch_conversions == 2
         assert sum(metrics.conversions[ApiKey.FETCH].time_ms.counts) == 1
 
     play(story)

@@ -162,7 +162,7 @@ def test_conversions_are_counted():
         await live.peer().ask(produce({T0: live.batch(b"d")}))
 
         metrics = live.broker.metrics
-        assert metrics.topic("t").produce_conversions == 3
+        assert metrics.topics["t"].produce_conversions == 3
         assert sum(metrics.conversions[ApiKey.PRODUCE].time_ms.counts) == 1
 
     play(story)

@@ -54,7 +54,7 @@ def led():
     )
     for _ in range(3):
         batch = memoryview(build_batch([Record(None, b"x", 5)]))
-        partition.append(batch, read_header(batch), monotonic_ms=9, wall_ms=9)
+        partition.append(batch, read_header(batch), monotonic_ms=9)
     partition.follower_fetched(2, 2, 9)
     partition.wait_for_commit(3, Produce(), 0)
     return partition
@@ -145,7 +145,7 @@ def test_a_retry_is_answered_when_its_batch_is_committed(led):
     led.isr_stored((1, 2, 3), 8, monotonic_ms=9)
     for _ in range(2):
         batch = memoryview(build_batch([Record(None, b"x", 5)]))
-        led.append(batch, read_header(batch), monotonic_ms=9, wall_ms=9)
+        led.append(batch, read_header(batch), monotonic_ms=9)
     produce = Produce()
     for slot, required in enumerate((4, 5, 4)):
         led.wait_for_commit(required, produce, slot)

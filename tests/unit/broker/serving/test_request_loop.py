@@ -269,7 +269,7 @@ def test_what_was_answered_is_counted_by_api_and_version():
         peer.send(produce(live.batch(b"a"), acks=0), 9, answered=False)
         await peer.ask(fetch({T0: 0}), 12)
         apis = live.broker.metrics.requests.apis
-        topic = live.broker.metrics.topic("t")
+        topic = live.broker.metrics.topics["t"]
 
         assert apis[ApiKey.PRODUCE].versions == {9: 4}
         assert apis[FETCH_CONSUMER].versions == {12: 1}

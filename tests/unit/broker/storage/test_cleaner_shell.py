@@ -20,7 +20,7 @@ OPTIONS = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "segment
 
 def write(live, log, *pairs):
     batch = bytes(build_batch([Record(k, v, live.clock.wall_ms()) for k, v in pairs]))
-    log.append_as_leader(batch, read_header(batch), leader_epoch=0, wall_ms=live.clock.wall_ms())
+    log.append_as_leader(batch, read_header(batch), leader_epoch=0)
     log.set_high_watermark(log.leo)
 
 
