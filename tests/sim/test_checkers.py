@@ -35,11 +35,11 @@ def test_without_a_fault_nothing_is_found():
 def test_an_acknowledgement_without_an_append(monkeypatch):
     append, count = Log.append_as_leader, 0
 
-    def skip_some(self, batch, header, **arguments):
+    def skip_some(self, batch, header, *others):
         nonlocal count
         count += 1
         if count % 40:
-            return append(self, batch, header, **arguments)
+            return append(self, batch, header, *others)
         return Appended(self.leo, self.leo + header.last_offset_delta, -1)
 
     monkeypatch.setattr(Log, "append_as_leader", skip_some)
