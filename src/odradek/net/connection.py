@@ -204,9 +204,7 @@ class Connection(asyncio.BufferedProtocol):
     def respond(self, chunks: Sequence[Part]) -> None:
         """Send the response to the request being handled now."""
         if self._pipeline:
-            slot = ResponseSlot(self)
-            self._pipeline.append(slot)
-            slot.put(chunks)
+            self.later().put(chunks)
         else:
             self._ready += chunks
             # Thirty bytes can request fifty megabytes, a hundred times in one read: a large
@@ -345,8 +343,7 @@ class Connection(asyncio.BufferedProtocol):
     def crowd(self, is_crowded: bool) -> None:
         """Begin no further request while `is_crowded`."""
         self._is_crowded = is_crowded
-        if not self._handling:
-            self._handle_more()
+        self._handle_more()
 
     def close(self) -> None:
         """Close after everything written is sent; nothing more is read."""
@@ -427,8 +424,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         self._may_go_on()
-        if not self._handling:
-            self._handle_more()
+        self._handle_more()
 
     def _may_go_on(self) -> None:
         self._stopped = (
@@ -442,9 +438,10 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _handle_more(self) -> None:
-        """Handle the requests that have arrived before now."""
-        self.begun_ms = self._monotonic_ms()
-        self._handle_frames()
+        """Handle requests that have arrived before now, unless that is being done."""
+        if not self._handling:
+            self.begun_ms = self._monotonic_ms()
+            self._handle_frames()
 
     def _handle_frames(self) -> None:
         """Handle the requests that have arrived; `begun_ms` is the present time."""
@@ -480,8 +477,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         if self._ready:
             together = self._together
-            is_deferred = together is not None and together.defer(self, self.begun_ms)
-            if not is_deferred:
+            if together is None or not together.defer(self, self.begun_ms):
                 self.send_ready()
         self._handled()
 
@@ -531,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_on(self) -> None:
         """The client reads again, or other work has had its turn."""
         self._write_out()
-        if not self._outgoing and not self._handling:
+        if not self._outgoing:
             self._handle_more()
 
     def _write_out(self) -> None:

@@ -7,6 +7,10 @@ from odradek.log.leader_epochs import UNKNOWN, LeaderEpochs
 STARTS = [(2, 10), (4, 30), (5, 50)]
 
 
+def latest_of(starts):
+    return starts[-1][0] if starts else -1
+
+
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
@@ -56,6 +60,7 @@ def test_assigning_an_epoch(assigned, starts):
     changed = epochs.assign(*assigned)
 
     assert epochs.starts() == starts
+    assert epochs.latest_epoch == latest_of(starts)
     assert changed == (starts != STARTS)
 
 
@@ -65,6 +70,7 @@ def test_truncation_removes_epochs_without_a_batch(leo, kept):
 
     assert epochs.truncate_from_end(leo) == (kept < 3)
     assert epochs.starts() == STARTS[:kept]
+    assert epochs.latest_epoch == latest_of(STARTS[:kept])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +88,7 @@ def test_a_higher_log_start_keeps_the_epoch_at_the_start(start, starts):
 
     assert epochs.truncate_from_start(start) == (starts != STARTS)
     assert epochs.starts() == starts
+    assert epochs.latest_epoch == 5
 
 
 def test_encoded_epochs_are_decoded():
@@ -90,4 +97,5 @@ def test_encoded_epochs_are_decoded():
     assert LeaderEpochs.decode(epochs.encode()).starts() == STARTS
     assert epochs.clear()
     assert not epochs.clear()
+    assert epochs.latest_epoch == -1
     assert epochs.encode() == b"0\n0\n"

@@ -343,13 +343,21 @@ def test_jitter_rolls_earlier_and_is_not_random(world):
     assert all(rolled[rolled.index(True) :])
 
 
-def test_a_segment_is_rolled_when_its_index_is_full(world):
+@pytest.mark.parametrize(
+    ("step_ms", "entries"),
+    [
+        pytest.param(0, 4, id="4 entries of 8 bytes in the offset index"),
+        pytest.param(1, 2, id="3 of 12 in the time index, of which one is reserved"),
+    ],
+)
+def test_a_segment_is_rolled_when_its_index_is_full(world, step_ms, entries):
     world.create(segment_index_bytes=36)
-    for _ in range(30):
-        world.append(b"x" * 200)
+    for number in range(30):
+        world.append(b"x" * 200, timestamp=world.now_ms + number * step_ms)
 
-    assert [segment.base_offset for segment in world.log.segments] != [0]
-    assert all(len(segment.indexes()[0]) <= 4 for segment in world.log.segments)
+    *full, _ = world.log.segments
+    assert full
+    assert [len(segment.indexes()[0]) for segment in full] == [entries] * len(full)
 
 
 def test_a_segment_is_rolled_when_offsets_exceed_the_range_of_its_index(world):

@@ -59,10 +59,8 @@ class UsualProduce:
         usual = self._read(frame)
         if usual is None:
             return False
-        (
-            version, correlation_id, client_id, acks, timeout_ms, topic, index, batch, fields,
-            has_keys,
-        ) = usual  # fmt: skip
+        (version, correlation_id, client_id, acks, timeout_ms,
+         topic, index, batch, fields, has_keys) = usual  # fmt: skip
         partition = self._find_led(topic, index)
         if not isinstance(partition, Partition):
             return False
@@ -112,7 +110,7 @@ class UsualProduce:
         else:
             response = self.response(
                 connection, version, correlation_id, topic, size_bytes, result,
-                started_ms, connection.begun_ms, 0,
+                started_ms, connection.begun_ms,
             )  # fmt: skip
             connection.respond((response,))
         return True
@@ -127,7 +125,7 @@ class UsualProduce:
         result: AppendedFields,
         started_ms: MonotonicMs,
         begun_ms: MonotonicMs,
-        waits_since_ms: int,
+        waits_since_ms: int = 0,
     ) -> bytes:
         """Count a request that was carried out, and encode its response.
 
