@@ -26,7 +26,7 @@ UNKNOWN: Final = (-1, -1)
 class LeaderEpochs:
     """The leader epochs of one log. Methods that may change them return whether they did."""
 
-    __slots__ = ("_epochs", "_start_offsets", "latest_epoch")
+    __slots__ = ("_epochs", "_start_offsets")
 
     def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
@@ -34,8 +34,6 @@ class LeaderEpochs:
         for epoch, start_offset in starts:
             self._epochs.append(epoch)
             self._start_offsets.append(start_offset)
-        # Of the last batch, or of a leader that has not written yet; -1 if none.
-        self.latest_epoch = self._epochs[-1] if self._epochs else -1
 
     @classmethod
     def decode(cls, data: bytes) -> "LeaderEpochs":
@@ -53,6 +51,11 @@ class LeaderEpochs:
     def starts(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
+    @property
+    def latest_epoch(self) -> int:
+        """The epoch of the last batch, or of a leader that has not written yet; -1 if none."""
+        return self._epochs[-1] if self._epochs else -1
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Add an epoch: this broker became leader, or received a batch with a new epoch.
 
@@ -68,7 +71,6 @@ class LeaderEpochs:
         del epochs[kept:], start_offsets[kept:]
         epochs.append(epoch)
         start_offsets.append(start_offset)
-        self.latest_epoch = epoch
         return True
 
     def end_offset_for(self, epoch: int, leo: int) -> tuple[int, int]:
@@ -92,7 +94,6 @@ class LeaderEpochs:
         if kept == len(self._epochs):
             return False
         del self._epochs[kept:], self._start_offsets[kept:]
-        self.latest_epoch = self._epochs[-1] if kept else -1
         return True
 
     def truncate_from_start(self, log_start_offset: int) -> bool:
@@ -109,5 +110,4 @@ class LeaderEpochs:
         changed = bool(self._epochs)
         self._epochs.clear()
         self._start_offsets.clear()
-        self.latest_epoch = -1
         return changed

@@ -16,7 +16,7 @@ from typing import Final
 from odradek.model.errors import MalformedRequestError
 
 LENGTH_BYTES: Final = 4
-_length: Final = Struct(">i").unpack_from
+_LENGTH: Final = Struct(">i").unpack_from
 # How a TLS connection begins, which a listener without TLS takes for a length.
 _CLIENT_HELLO: Final = (0x16_03_01, 0x16_03_02, 0x16_03_03)
 _SMALL_BYTES: Final = 16 * 1024
@@ -96,7 +96,7 @@ class FrameBuffer:
         body = start + LENGTH_BYTES
         if received < body:
             return None
-        (length,) = _length(self._buffer, start)
+        (length,) = _LENGTH(self._buffer, start)
         if not 0 <= length <= self.frame_bytes_max:
             raise MalformedRequestError(_problem(length, self.frame_bytes_max))
         end = body + length
@@ -153,7 +153,7 @@ class FrameBuffer:
         """
         if size < _MAPPED_BYTES:
             return max(size * 2, _SMALL_BYTES)
-        length: int = _length(self._buffer, self._start)[0]
+        length: int = _LENGTH(self._buffer, self._start)[0]
         return max(size * 2, min(length, self.frame_bytes_max) + LENGTH_BYTES)
 
     def _replace(self, size: int) -> None:

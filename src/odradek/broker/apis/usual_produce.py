@@ -81,7 +81,7 @@ class UsualProduce:
             return False
         session = connection.session
         session.begin(_PRODUCE, client_id)
-        if not session.authorizer.authorize(session, _WRITE, _TOPIC, topic):
+        if not session.authorize(_WRITE, _TOPIC, topic):
             self._refuse(connection, usual, None)
             return True
         started_ms = connection.active_ms

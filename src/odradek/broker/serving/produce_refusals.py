@@ -27,6 +27,7 @@ class ProduceRefusals:
     __slots__ = ("remembered",)
 
     def __init__(self) -> None:
+        # By partition. It is empty on most connections: then `appended` need not be called.
         self.remembered: dict[Place, tuple[ErrorCode, int]] = {}
 
     def note(self, place: Place, error: ErrorCode, monotonic_ms: MonotonicMs) -> None:

@@ -55,10 +55,7 @@ class RealFile:
         self._used = True
         try:
             written = os.pwritev(self._fd if self._fd >= 0 else self._open(), buffers, position)
-            left = -written
-            for buffer in buffers:
-                left += len(buffer)
-            if left:
+            if written != sum(map(len, buffers)):
                 self._write_rest(position + written, b"".join(buffers)[written:])
         except OSError as error:
             raise _storage_error(self.path, error) from error
