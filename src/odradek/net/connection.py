@@ -477,7 +477,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         if self._ready:
             together = self._together
-            if together is None or not together.defer(self, self.begun_ms):  # send now
+            if together is None or not together.defer(self, self.begun_ms):  # they are sent now
                 self.send_ready()
         self._handled()
 

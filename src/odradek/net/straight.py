@@ -18,7 +18,7 @@ def straight_socket(transport: asyncio.Transport) -> "StraightSocket | None":
     if sys.platform != "linux":  # TCP_CORK exists only on Linux
         return None
     connected = transport.get_extra_info("socket")
-    if connected is None:  # TLS or injected faults are between them
+    if connected is None:  # the transport has TLS or injects faults
         return None
     return StraightSocket(transport, connected)
 

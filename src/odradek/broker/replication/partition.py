@@ -314,7 +314,7 @@ class Partition:
         old = leader.high_watermark
         end = max(leader.leo, log.counted_end) if is_flushed else log.leo
         high_watermark = leader.appended(end, monotonic_ms)
-        if self.watches is None and self._produces is None:  # no request waits for it
+        if self.watches is None and self._produces is None:  # no request waits for this partition
             if high_watermark != old:
                 log.set_high_watermark(high_watermark)
             return appended

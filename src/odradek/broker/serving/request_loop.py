@@ -164,7 +164,7 @@ class RequestLoop:
     def frame(self, connection: Connection, frame: memoryview) -> None:
         # The first two bytes are the API key.
         usual = self.usual.get(frame[1]) if len(frame) > 1 and not frame[0] else None
-        if usual is None:  # this API has no straight path
+        if usual is None:  # only Produce and Fetch have a straight path
             self._unusual(connection, frame)
             return
         try:
