@@ -51,7 +51,6 @@ LONG_FILES = {
 }
 LONG_FUNCTIONS = {
     "broker/apis/table.py:routes": 163,
-    "broker/cluster/lifecycle.py:register": 68,
     "cli/odradek/plan.py:partitions": 81,
     "plan/collect.py:facts_of": 63,
     "record/check.py:plain_check": 90,

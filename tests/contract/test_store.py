@@ -158,6 +158,21 @@ async def test_every_write_counts_the_version_and_keeps_the_creation_id(world):
 
 
 @contract
+async def test_what_a_multi_creates_and_writes_has_one_transaction_id_in_the_results(world):
+    store = await world.connect()
+    await store.create("/made", b"before")
+
+    results = await store.multi(
+        [Create("/made/node", ephemeral=True), SetData("/made/node", b"x", 0), Check("/made", 0)]
+    )
+
+    stat = await store.exists("/made/node")
+    assert results == ["/made/node", stat, None]
+    assert stat.created_id == stat.modified_id > 0
+    assert stat.ephemeral_owner == store.session_id
+
+
+@contract
 async def test_a_write_derived_from_another_version_is_refused(world):
     store = await world.connect()
     await store.create("/a", b"one")

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from odradek.broker.admin.stored_passwords import reencode
+from odradek.broker.cluster.early_requests import EarlyRequests
 from odradek.broker.storage.housekeeping import in_slices
 from odradek.broker.wiring.acls import load_acls
 from odradek.broker.wiring.authentication import (
@@ -26,6 +27,7 @@ from odradek.broker.wiring.authentication import (
 )
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
+from odradek.config.broker import BrokerConfig
 from odradek.model.cluster import Broker as RegisteredBroker
 from odradek.model.cluster import EndPoint
 
@@ -43,10 +45,7 @@ class Broker(BrokerParts):
         """
         config = self.config
         refuse_unsupported(config)
-        for name in config.unknown():
-            log.warning("%s is not an option of Kafka: it has no effect", name)
-        for name in config.without_effect():
-            log.warning("%s is set, and has no effect here", name)
+        _warn_of_options(config)
         await self.lifecycle.open()
         self.cluster_id = await self.lifecycle.cluster_id()
         await self.lifecycle.persist(self.dynamic_config.load)
@@ -61,6 +60,7 @@ class Broker(BrokerParts):
         self._log_strays()
         await self.lifecycle.persist(self.features.learn)
         await self.lifecycle.persist(self.coordinator_counts.load)
+        early = EarlyRequests(self.server.wrap_frames)
         self.end_points = await self._listen()
         me = RegisteredBroker(
             id=config.broker_id, end_points=self.end_points, rack=config.broker_rack
@@ -76,6 +76,7 @@ class Broker(BrokerParts):
                 )
             )
         )
+        early.registered()
         self.tasks.start(self.controller.run(), "controller")
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
         self.tasks.start(self.features.run(), "features")
@@ -153,3 +154,10 @@ class Broker(BrokerParts):
             replace(point, port=point.port or ports[point.listener])
             for point in self.config.advertised_listeners
         )
+
+
+def _warn_of_options(config: BrokerConfig) -> None:
+    for name in config.unknown():
+        log.warning("%s is not an option of Kafka: it has no effect", name)
+    for name in config.without_effect():
+        log.warning("%s is set, and has no effect here", name)

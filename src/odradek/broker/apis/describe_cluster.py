@@ -1,5 +1,9 @@
 """DescribeCluster (60), versions 0-1: the cluster's id, its brokers, its controller.
 
+Behaviour:
+    * Before its first UpdateMetadata a broker knows no brokers. The answer waits for it, like that
+      of Metadata; Apache Kafka answers with a cluster of no brokers.
+
 Versions:
     v1  `endpoint_type`: 1 brokers, 2 KRaft controllers (there are none here)
 """

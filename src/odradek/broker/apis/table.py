@@ -228,9 +228,7 @@ def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
                 r.session, r.body, r.header.api_version, part=r.part
             )
         ),
-        ApiKey.DESCRIBE_CLUSTER: Route(
-            lambda r: describe_cluster(cache, r.session, r.body, cluster_id=broker.cluster_id)
-        ),
+        ApiKey.DESCRIBE_CLUSTER: _describe_cluster_when_announced(broker),
         ApiKey.DESCRIBE_STATE: Route(
             lambda r: describe_state(broker, r.session, r.body, one_at_a_time=reporting)
         ),
@@ -418,3 +416,20 @@ def _when_features_are_known(broker: ServedParts, answer: Callable[[Request], Me
         return answer(request)
 
     return Route(lambda r: answer(r) if broker.features.is_known else later(r))
+
+
+def _describe_cluster_when_announced(broker: ServedParts) -> Route:
+    """Wait for the first UpdateMetadata: without it the answer would be a cluster of no brokers."""
+    cache = broker.metadata
+
+    def answer(request: Request) -> Message:
+        session, body = request.session, request.body
+        return describe_cluster(cache, session, body, cluster_id=broker.cluster_id)
+
+    async def later(request: Request) -> Message:
+        within_ms = broker.config.zookeeper_session_timeout_ms
+        if not await cache.wait_for(lambda: bool(cache.brokers), within_ms):
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
+        return answer(request)
+
+    return Route(lambda r: answer(r) if cache.brokers else later(r))

@@ -29,6 +29,7 @@ from odradek.coord.store import (
     NoNodeError,
     SessionExpiredError,
     SetData,
+    Stat,
     Store,
     StoreError,
 )
@@ -170,15 +171,7 @@ class Lifecycle:
                         broker.id,
                         ", ".join(new_directories),
                     )
-                # Like Apache Kafka, so that the node's version is 1; and the mark of our brokers.
-                await self._store.multi(
-                    [
-                        Create(path, None, ephemeral=True),
-                        SetData(path, data, 0),
-                        Create(layout.odradek_broker_path(broker.id), ephemeral=True),
-                        note,
-                    ]
-                )
+                return self._is_now(await self._write(broker.id, data, note))
             except ConnectionLostError:
                 pass  # the write may have succeeded: read
             except MultiError as error:
@@ -186,8 +179,7 @@ class Lifecycle:
                     raise
             stat = await self._store.exists(path)
             if stat is not None and stat.ephemeral_owner == self._store.session_id:
-                self._epoch = stat.created_id
-                return stat.created_id
+                return self._is_now(stat)
             if self._clock.monotonic_ms() > deadline_ms:
                 raise StartupError(
                     f"broker.id={broker.id} is registered by another broker, which runs; "
@@ -202,6 +194,27 @@ class Lifecycle:
                     patience_ms,
                 )
             await asyncio.sleep(_PAUSE_S)
+
+    async def _write(self, broker_id: int, data: bytes, note: SetData) -> Stat:
+        """The registration node, the mark of our brokers and the note, in one transaction.
+
+        Like Apache Kafka in two steps: the node's version is 1, and the result of the second has
+        the broker epoch: it needs no second request, while the controller sees the node already.
+        """
+        path = layout.broker_path(broker_id)
+        results = await self._store.multi(
+            [
+                Create(path, None, ephemeral=True),
+                SetData(path, data, 0),
+                Create(layout.odradek_broker_path(broker_id), ephemeral=True),
+                note,
+            ]
+        )
+        return next(result for result in results if isinstance(result, Stat))
+
+    def _is_now(self, registration: Stat) -> int:
+        self._epoch = registration.created_id
+        return registration.created_id
 
     async def tell_log_dir_failed(self, broker_id: int) -> None:
         """Notify the controller, which then asks which replicas this broker still has.

@@ -5,10 +5,14 @@ order. A broker that does not respond is sent the request again until it respond
 registration ends, and delays only itself; when its queue is full the controller waits, and logs
 that, rather than growing. Responses that concern the controller become events.
 
+STALE_BROKER_EPOCH from a broker whose registration is still the one in the store is no answer: it
+does not know its registration yet. The request is sent again.
+
 A channel's other end - a connection, or this very broker - is behind a `BrokerPort`.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,10 +22,11 @@ from odradek.broker.cluster.peers import ControlRequest, ControlResponse
 from odradek.broker.serving.tasks import Tasks
 from odradek.controller.effects import BrokerRequests, PartitionUpdate, SendRequests, StopUpdate
 from odradek.controller.events import LeaderAndIsrAnswered, ReplicasDeleted
+from odradek.coord.store import ConnectionLostError, SessionExpiredError
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LEADER_DURING_DELETE, TopicPartition
-from odradek.net.retry import retry
+from odradek.net.retry import Retries, retry
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -43,11 +48,13 @@ from odradek.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+log = logging.getLogger(__name__)
 Answered = LeaderAndIsrAnswered | ReplicasDeleted
 
 QUEUED_MAX: Final = 1_000  # requests for one broker
 SLICE: Final = 500  # partitions translated before others may run
 _PAUSE_SECONDS: Final = 0.1
+_STALE_PAUSE_SECONDS_MAX: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 _PROTOCOL_CODES: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -68,7 +75,8 @@ class ControllerChannels:
 
     `connect` makes a port; `answered` takes responses as events; `fenced` is called when a broker
     responds that it has requests of a later controller epoch; `is_registered` is called to see if
-    a broker whose queue is full is still registered, for the controller cannot look while it waits.
+    a broker whose queue is full, or which refuses a request as stale, is still registered: the
+    controller itself does not look while it waits, or later.
     """
 
     def __init__(
@@ -97,7 +105,7 @@ class ControllerChannels:
     def add(self, broker: Broker) -> None:
         """Open the way to a broker."""
         self.remove(broker.id)
-        channel = _Channel(broker, self._connect(broker), self._responded)
+        channel = _Channel(broker, self._connect(broker), self)
         self._channels[broker.id] = channel
         channel.task = self._tasks.start(channel.run(), f"controller to broker {broker.id}")
 
@@ -153,9 +161,17 @@ class ControllerChannels:
                 self.remove(to_send.broker)
             break
 
-    def _responded(
-        self, broker: Broker, request: ControlRequest, response: ControlResponse
-    ) -> None:
+    async def is_current(self, broker: Broker) -> bool:
+        """Whether a registration is the one in the store, as far as that can be read."""
+        try:
+            return await self.is_registered(broker)
+        except ConnectionLostError:
+            return True
+        except SessionExpiredError:  # the controller's: its term is over
+            return False
+
+    def responded(self, broker: Broker, request: ControlRequest, response: ControlResponse) -> None:
+        """Pass on what a broker's response means for the controller."""
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self.fenced(broker.id)
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(
@@ -180,13 +196,13 @@ class _Channel:
         self,
         broker: Broker,
         port: BrokerPort,
-        responded: Callable[[Broker, ControlRequest, ControlResponse], None],
+        channels: ControllerChannels,
     ) -> None:
         self.broker = broker
         self.queue: asyncio.Queue[ControlRequest] = asyncio.Queue(QUEUED_MAX)
         self.task: asyncio.Task[None] | None = None
         self._port = port
-        self._responded = responded
+        self._channels = channels
 
     async def run(self) -> None:
         """One request after the other, each until it is answered; until cancelled."""
@@ -194,7 +210,7 @@ class _Channel:
             while True:
                 request = await self.queue.get()
                 try:
-                    self._responded(self.broker, request, await self._send(request))
+                    self._channels.responded(self.broker, request, await self._answer(request))
                 finally:
                     self.queue.task_done()
         finally:
@@ -202,8 +218,31 @@ class _Channel:
                 self.queue.get_nowait()
                 self.queue.task_done()
 
+    async def _answer(self, request: ControlRequest) -> ControlResponse:
+        """The first response that is not of a broker which does not know its registration yet."""
+        retries = Retries(_stale_pause_s)
+        while True:
+            response = await self._send(request)
+            if response.error_code != ErrorCode.STALE_BROKER_EPOCH:
+                return response
+            if not await self._channels.is_current(self.broker):
+                return response  # it was for an earlier registration
+            if not retries.failures:
+                log.warning(
+                    "broker %d refuses %s for its present registration %d (STALE_BROKER_EPOCH): "
+                    "sending it again until it is accepted",
+                    self.broker.id,
+                    request.SCHEMA.name.removesuffix("Request"),
+                    self.broker.broker_epoch,
+                )
+            await retries.pause()
+
     async def _send(self, request: ControlRequest) -> ControlResponse:
         return await retry(partial(self._port.send, request), _PAUSE_SECONDS, on=OSError)
+
+
+def _stale_pause_s(failures: int) -> float:
+    return min(_PAUSE_SECONDS * 2.0 ** (failures - 1), _STALE_PAUSE_SECONDS_MAX)
 
 
 # ------------------------------------------------------------------------ updates to requests
