@@ -283,6 +283,8 @@ class Log:
                     coordinator_epoch=marker.coordinator_epoch,
                 )
             return None
+        if not self.leo:
+            self.producers.check_first(header)
         stored = self.producers.check(header)
         if stored is None:
             return None

@@ -10,6 +10,11 @@ sequence of its first record. The partition keeps the last five batches of each 
     sequence not the last one + 1 (after 2^31-1 comes 0)             OUT_OF_ORDER_SEQUENCE_NUMBER
     a producer id without state                                      any sequence is accepted: its
                                                                      batches may have been deleted
+    the first batch of a log (its LEO is 0), sequence not 0          OUT_OF_ORDER_SEQUENCE_NUMBER
+
+The last row is Kafka's since 4.5 (KAFKA-15591). 1. A producer has batches 0-4 and 5-6 in flight. 2.
+The first is refused, because this broker does not lead yet. 3. The second is appended. Before that
+rule 0-4 could never be appended from then on.
 
 Transactions. A transaction begins with its first transactional batch here and ends with its
 marker. Until the marker is below the high watermark the last stable offset is at most the
@@ -214,6 +219,25 @@ class ProducerState:
             )
         return None
 
+    def check_first(self, header: BatchHeader) -> None:
+        """Check the first batch of a log with a producer id, before the append.
+
+        Nothing of the producer can have been deleted from a log that has never had a record.
+
+        Raises:
+            ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        if header.base_sequence > 0:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} in epoch {header.producer_epoch} sends sequence "
+                f"{header.base_sequence} as the first record of the partition; expected 0",
+            )
+
+    def has_state(self, producer_id: int) -> bool:
+        """Whether sequences of this producer id are checked against earlier ones."""
+        return self._producers is not None and producer_id in self._producers
+
     def check_marker(
         self, producer_id: int, *, producer_epoch: int, coordinator_epoch: int
     ) -> None:
@@ -283,7 +307,7 @@ class ProducerState:
                 ErrorCode.INVALID_TXN_STATE,
                 f"the transaction of producer {producer_id} ended during its verification",
             )
-        is_unknown = not self._producers or producer_id not in self._producers
+        is_unknown = not self.has_state(producer_id)
         lowest = 0 if begins_at_0 and is_unknown else verification.lowest_sequence
         if header.base_sequence > lowest:
             raise ApiError(

@@ -414,6 +414,18 @@ def test_a_sequence_out_of_order_is_refused(world):
     assert world.log.leo == 1
 
 
+def test_the_first_batch_of_a_log_begins_with_sequence_0(world):
+    world.create()
+    with pytest.raises(ApiError, match="expected 0") as refused:
+        world.append(producer_id=9, producer_epoch=0, base_sequence=5)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert world.log.leo == 0
+
+    world.append(producer_id=9, producer_epoch=0, base_sequence=0)
+    world.append(producer_id=8, producer_epoch=0, base_sequence=5)  # its state may have expired
+    assert world.log.leo == 2
+
+
 def write_transaction(world, producer_id, sequence=0):
     return world.append(
         producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True

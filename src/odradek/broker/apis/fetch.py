@@ -4,7 +4,7 @@ Behaviour:
     * Answered when `min_bytes` are readable, when something has to be answered at once (an error, a
       diverging epoch), or after `max_wait_ms`. A follower gets a newer HW within milliseconds, or
       at once if consumers may read from it.
-    * The first partition with data gives at least one batch, however large; after it the
+    * The first partition with data gives at least one batch, also if a limit is 0; after it the
       response stays within `max_bytes`.
     * Consumers read up to the high watermark, or up to the last stable offset with the list of
       aborted transactions; followers up to the end of the log.
@@ -428,7 +428,7 @@ class FetchCall(DataRequest):
         if fetcher.follower_id < 0:
             allowed = api.quotas.fetch_bytes_max(connection.session)
             self._bytes_max = min(self._bytes_max, allowed)
-        self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self._bytes_min = min(request.min_bytes, max(self._bytes_max, 1))  # 0 waits for a batch
         self.patient = api.nearest is None
 
     def run(self) -> None:

@@ -123,7 +123,7 @@ class ConvertingFetchCall(OldFetchCall):
     ) -> None:
         super().__init__(api, connection, header, request, fetcher)
         self._bytes_max = min(self._bytes_max, LATE_BYTES)
-        self._bytes_min = min(self._bytes_min, self._bytes_max)
+        self._bytes_min = min(self._bytes_min, max(self._bytes_max, 1))
         self._is_converting = False
         self._is_over_time = False
         if header.api_version < RESPONSE_LIMIT_SINCE and fetcher.ready:

@@ -319,10 +319,10 @@ class ProduceApi:
     ) -> ProducePartitionResult:
         partition = self.replicas.find_led(topic, index)
         if isinstance(partition, ErrorCode):
-            return _not_now(call, topic, index, partition)
+            return _not_now(call, topic, index, partition, batch)
         leader = partition.leader
         if request.acks == ALL and leader is not None and leader.is_under_min_isr:
-            return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
+            return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS, batch)
         is_old = call.header.api_version < FORMAT_2_SINCE
         validate = validate_old if is_old else validate_produced
         try:
@@ -364,8 +364,11 @@ class ProduceApi:
         leader, log_of = partition.leader, partition.log
         topic, index = partition.topic_partition
         if leader is None or log_of is None:
-            return _not_now(call, topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return _not_now(call, topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER, view)
+        refusals = call.connection.session.refusals
         try:
+            if refusals.remembered:
+                refusals.check((topic, index), header, log_of.producers, call.started_ms)
             flush = None if log_of.config.flush_messages == NEVER else _Flush(call)
             appended = partition.append(
                 view,
@@ -380,7 +383,7 @@ class ProduceApi:
             call.failed = True
             self.replicas.storage_failed(error)
             return _failure(index, ErrorCode.KAFKA_STORAGE_ERROR)
-        call.connection.session.refusals.appended((topic, index))
+        refusals.appended((topic, index), header.producer_id)
         size_bytes = len(view)
         call.size_bytes += size_bytes
         self.metrics.topics[topic].produced(header.record_count, size_bytes)
@@ -482,7 +485,7 @@ class ProduceApi:
             call.failed = True
             return _failure(index, ErrorCode.UNKNOWN_SERVER_ERROR)
         if (error := self._moved_on(partition, request.acks)) is not _NONE:
-            return _not_now(call, topic, index, error)
+            return _not_now(call, topic, index, error, batch.view)
         view, header, _ = verdict
         if call.header.api_version < FORMAT_2_SINCE:
             count_converted(self.metrics, topic, verdict)
@@ -610,7 +613,7 @@ class ProduceApi:
         except ApiError as refusal:
             return self.refuse(call, topic, index, refusal)
         if (lost := self._moved_on(partition, acks)) is not _NONE:
-            return _not_now(call, topic, index, lost)
+            return _not_now(call, topic, index, lost, waiting.view)
         try:
             partition.held_log().producers.check_verified(
                 waiting.header,
@@ -850,11 +853,11 @@ class LargeProduceCall(ProduceCall):
 
 
 def _not_now(
-    call: "ProduceCall", topic: str, index: int, error: ErrorCode
+    call: "ProduceCall", topic: str, index: int, error: ErrorCode, batch: Buffer | None
 ) -> ProducePartitionResult:
     """A temporary error that is not the batch's: the producer's next batches get it, too."""
     call.failed = True
-    call.connection.session.refusals.note((topic, index), error, call.started_ms)
+    call.connection.session.refusals.note((topic, index), error, call.started_ms, batch)
     return _failure(index, error)
 
 

@@ -76,6 +76,7 @@ class UsualProduce:
             or log_of.config.flush_messages != NEVER
             or topic in INTERNAL_TOPICS
             or self._produce.is_closed
+            or ((refused := connection.session.refusals.remembered) and (topic, index) in refused)
             or (size_bytes > CHECKSUM_BYTES_MAX and crc32c(batch[ATTRIBUTES_AT:]) != fields[4])
         ):
             return False
@@ -96,8 +97,6 @@ class UsualProduce:
                 self._refuse(connection, usual, error)
         if appended is None:
             return True
-        if session.refusals.remembered:
-            session.refusals.appended((topic, index))
         self._topics[topic].produced(fields[_COUNT], size_bytes)
         result = (
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset,

@@ -253,8 +253,8 @@ class Reading:
     def read_ready(self) -> None:
         """Read the ready partitions, in the order in which they became ready."""
         for wanted in list(self._fetcher.ready.values()):
-            if self._left_bytes <= 0:
-                return
+            if self.bytes and self._left_bytes <= 0:
+                return  # the first batch is read whatever the limit, even if it is 0
             answer = self._read(wanted)
             if self.cold is not None:
                 return
@@ -374,7 +374,7 @@ class Reading:
     def _read_records(
         self, wanted: SessionPartition, log: Log, answer: PartitionData, end: int
     ) -> None:
-        bytes_max = min(wanted.max_bytes, self._left_bytes)
+        bytes_max = max(0, min(wanted.max_bytes, self._left_bytes))
         is_late = self._straight or bytes_max > LATE_BYTES or self._loaded_bytes >= LATE_BYTES
         found = log.read(
             wanted.fetch_offset,

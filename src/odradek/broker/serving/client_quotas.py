@@ -120,7 +120,7 @@ class ClientQuotas:
         count = self._fetched.count(limit)
         # Kafka counts the bytes and takes them back, so that a batch above what all windows allow
         # is never delivered. Here it is delivered when nothing else was in the windows.
-        is_alone = limit.rate > 0 and not count.rate.total(monotonic_ms)
+        is_alone = not count.rate.total(monotonic_ms)
         if count.record(size_bytes, limit.rate, monotonic_ms) and is_alone:
             count.throttle_ms = 0
         throttle_ms = max(throttle_ms, count.throttle_ms)

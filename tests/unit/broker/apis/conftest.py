@@ -14,6 +14,7 @@ READERS = {
 TESTS_OF_PRODUCE = {
     "test_gathering",
     "test_produce",
+    "test_produce_first_sequence",
     "test_produce_flush",
     "test_produce_worker",
 }
