@@ -16,6 +16,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from odradek.model.command import Command
+from odradek.model.sentence import Sentence
 from odradek.web.access.view import AccessView
 from odradek.web.brokers.view import BrokerView
 from odradek.web.groups import view as groups
@@ -45,6 +47,11 @@ Every view of `odradek web` is JSON at its own URL for `Accept: application/json
 not set. Units are in the names: `_ms` (times since 1970, or spans), `_bytes`, `_s`, `_percent`. A
 request that is refused has the status 4xx or 5xx and `{"error": "why"}`.
 """
+# These have a JSON form of their own (`odradek.web.rendering.plain`).
+SAID: Mapping[type, Mapping[str, Any]] = {
+    Command: {"words": tuple[str, ...], "text": str},
+    Sentence: {"text": str, "commands": tuple[Command, ...]},
+}
 # What each URL answers.
 VIEWS: Mapping[str, type] = {
     "/": NowView,
@@ -163,6 +170,9 @@ def _section(kind: type) -> Iterator[str]:
 
 def _fields(kind: type) -> Iterator[tuple[str, Any]]:
     """The fields that are in the JSON: pictures are not."""
+    if kind in SAID:
+        yield from SAID[kind].items()
+        return
     hints = typing.get_type_hints(kind)
     names = (
         [field.name for field in dataclasses.fields(kind)]

@@ -150,7 +150,8 @@ def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:
     result = demo_result.check(tables, servers, folder / "job" / "parquet")
     story.add(f"checked: all {result.hours:,} rows are those that pandas computes, in topic and "
                "Parquet, each once")  # fmt: skip
-    reasons = explain_topic(look(directory.path, {"topic": "flights"}), "flights", None)
+    explained = explain_topic(look(directory.path, {"topic": "flights"}), "flights", None)
+    reasons = [str(line) for line in explained]
     story.doing = lambda: "drawing the chart"
     demo_result.show(result, story.lines, reasons, job.batches, out)
 

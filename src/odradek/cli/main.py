@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """The module of a subcommand, and its line in the list of subcommands."""
 
     module: str
@@ -29,67 +29,73 @@ class Command(NamedTuple):
     summary: str
 
 
-COMMANDS: Final[Mapping[str, Command]] = {
-    "up": Command("odradek.cli.odradek.up", "up", "Start a cluster on this machine."),
-    "down": Command("odradek.cli.odradek.local", "down", "Stop the cluster."),
-    "status": Command(
+COMMANDS: Final[Mapping[str, Subcommand]] = {
+    "up": Subcommand("odradek.cli.odradek.up", "up", "Start a cluster on this machine."),
+    "down": Subcommand("odradek.cli.odradek.local", "down", "Stop the cluster."),
+    "status": Subcommand(
         "odradek.cli.odradek.local", "status", "Show which brokers run, and their addresses."
     ),
-    "start": Command("odradek.cli.odradek.local", "start", "Start one broker."),
-    "stop": Command("odradek.cli.odradek.local", "stop", "Stop one broker cleanly."),
-    "restart": Command(
+    "start": Subcommand("odradek.cli.odradek.local", "start", "Start one broker."),
+    "stop": Subcommand("odradek.cli.odradek.local", "stop", "Stop one broker cleanly."),
+    "restart": Subcommand(
         "odradek.cli.odradek.local", "restart", "Stop one broker cleanly and start it."
     ),
-    "kill": Command("odradek.cli.odradek.local", "kill", "Kill one broker (kill -9)."),
-    "pause": Command("odradek.cli.odradek.local", "pause", "Freeze one broker (SIGSTOP)."),
-    "resume": Command("odradek.cli.odradek.local", "resume", "Continue a frozen broker (SIGCONT)."),
-    "add": Command("odradek.cli.odradek.growth", "add", "Add brokers to a running cluster."),
-    "clone": Command("odradek.cli.odradek.growth", "clone", "Copy a cluster, to try something."),
-    "why": Command(
+    "kill": Subcommand("odradek.cli.odradek.local", "kill", "Kill one broker (kill -9)."),
+    "pause": Subcommand("odradek.cli.odradek.local", "pause", "Freeze one broker (SIGSTOP)."),
+    "resume": Subcommand(
+        "odradek.cli.odradek.local", "resume", "Continue a frozen broker (SIGCONT)."
+    ),
+    "add": Subcommand("odradek.cli.odradek.growth", "add", "Add brokers to a running cluster."),
+    "clone": Subcommand("odradek.cli.odradek.growth", "clone", "Copy a cluster, to try something."),
+    "why": Subcommand(
         "odradek.cli.odradek.why",
         "why",
         "Explain a topic, broker, group or denied request.",
     ),
-    "plan": Command("odradek.cli.odradek.plan", "plan", "Plan partitions, assignments and moves."),
-    "web": Command("odradek.cli.odradek.web", "web", "Serve a page that shows a cluster."),
-    "stories": Command("odradek.cli.odradek.web", "stories", "Serve stories of replication."),
-    "doctor": Command(
+    "plan": Subcommand(
+        "odradek.cli.odradek.plan", "plan", "Plan partitions, assignments and moves."
+    ),
+    "web": Subcommand("odradek.cli.odradek.web", "web", "Serve a page that shows a cluster."),
+    "stories": Subcommand("odradek.cli.odradek.web", "stories", "Serve stories of replication."),
+    "doctor": Subcommand(
         "odradek.cli.odradek.doctor", "doctor", "Report what is wrong with a cluster."
     ),
-    "user": Command(
+    "user": Subcommand(
         "odradek.cli.odradek.access.users", "user", "Add, list and remove users with passwords."
     ),
-    "allow": Command(
+    "allow": Subcommand(
         "odradek.cli.odradek.access.permissions", "allow", "Give a user a permission."
     ),
-    "deny": Command(
+    "deny": Subcommand(
         "odradek.cli.odradek.access.permissions", "deny", "Deny a user what others may do."
     ),
-    "revoke": Command(
+    "revoke": Subcommand(
         "odradek.cli.odradek.access.permissions", "revoke", "Take a permission or a denial back."
     ),
-    "permissions": Command(
+    "permissions": Subcommand(
         "odradek.cli.odradek.access.permissions", "permissions", "List who may do what."
     ),
-    "server-start": Command(
+    "server-start": Subcommand(
         "odradek.cli.odradek.server_start", "server_start", "Run one broker in the foreground."
     ),
-    "copy-store": Command(
+    "copy-store": Subcommand(
         "odradek.cli.odradek.copy_store", "copy_store", "Copy a cluster's znodes to another store."
     ),
-    "produce": Command(
+    "produce": Subcommand(
         "odradek.cli.odradek.produce", "produce", "Write the rows of a file to a topic."
     ),
-    "consume": Command("odradek.cli.odradek.consume", "consume", "Print the records of a topic."),
-    "completion": Command(
+    "consume": Subcommand(
+        "odradek.cli.odradek.consume", "consume", "Print the records of a topic."
+    ),
+    "completion": Subcommand(
         "odradek.cli.odradek.completion",
         "completion",
         "Print the shell completion for names and flags.",
     ),
-    "testkit": Command(
+    "testkit": Subcommand(
         "odradek.cli.odradek.testkit", "testkit", "Run a cluster for tests of other languages."
     ),
-    "demo": Command(
+    "demo": Subcommand(
         "odradek_demo.command", "demo", "Run the demo, which leaves no process behind."
     ),
 }

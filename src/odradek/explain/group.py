@@ -18,7 +18,10 @@ from odradek.explain.replicas import ago
 from odradek.explain.reports import Asked
 from odradek.model.clock import WallMs
 from odradek.model.errors import MalformedRequestError
+from odradek.model.names import GROUP_TOPIC
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
+from odradek.model.sentence import Sentence, sentence
 from odradek.plan.commands import clock, some
 
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
@@ -31,21 +34,24 @@ Parts = Mapping[
 ]  # by member; None: its protocol type is not "consumer"
 
 
-def explain_group(asked: Asked, name: str, wall_ms: WallMs) -> list[str]:
+def explain_group(asked: Asked, name: str, wall_ms: WallMs) -> list[Sentence]:
     """The lines of `odradek why group`."""
     reports = asked.by_broker("groups")
     for broker, group in sorted(reports.items()):
         if group["is_here"] and group["exists"]:
-            return list(_group(group, broker, wall_ms))
+            return [sentence(line) for line in _group(group, broker, wall_ms)]
     if any(group["is_here"] for group in reports.values()):
-        return [f"group {name} does not exist: it has no members and no committed offsets"]
+        return [
+            sentence(f"group {name} does not exist: it has no members and no committed offsets")
+        ]
     reasons = sorted({group["why"] for group in reports.values()})
-    where = asked.caller.options or asked.caller.server
     return [
-        (
+        sentence(
             f"no broker coordinates group {name} ({', '.join(reasons) or 'none answers'}): its "
             "partition of __consumer_offsets has no leader, or is being loaded, or no group was "
-            f"ever used; odradek why topic __consumer_offsets{where} says more"
+            "ever used; ",
+            asked.caller.why("topic", GROUP_TOPIC),
+            " says more",
         )
     ]
 
@@ -132,12 +138,13 @@ def _trace(group: Group, parts: Parts) -> Iterator[str]:
 
 
 def _table(group: Group, parts: Parts) -> Iterator[str]:
-    rows = [_HEADINGS]
+    rows: list[Sequence[str]] = [_HEADINGS]
     for m in group["members"]:
         silent = m["silent_ms"]
         seen = f"in {m['waits']}" if m["waits"] else "-" if silent is None else ago(silent)
         name = m["instance_id"] or m["member_id"]
-        rows.append((name, m["client_id"], m["host"], seen, _ranges(parts[m["member_id"]])))
+        cells = (name, m["client_id"], m["host"], seen, _ranges(parts[m["member_id"]]))
+        rows.append(tuple(map(printable, cells)))
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADINGS))]
     for row in rows:
         yield "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()

@@ -11,13 +11,15 @@ the high watermark is the smallest LEO of the ISR; replica 3 is out of the ISR: 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from odradek.model.sentence import Sentence, sentence
+
 Replica = Mapping[str, Any]
 
 NOW_MS: Final = 1_000
 _HEADINGS: Final = ("replica", "role", "start", "LEO", "behind", "in ISR", "caught up", "fetched")
 
 
-def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -> list[str]:
+def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -> list[Sentence]:
     """The table of one partition, from the brokers' reports; empty if no leader answers."""
     held = {
         broker: replica
@@ -32,7 +34,7 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
     lag_ms_max = reports[broker]["lag_ms_max"]
     rows = [_HEADINGS, *_rows(broker, leader, held)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADINGS))]
-    return [
+    lines = [
         _head(broker, leader),
         *(
             "  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -40,6 +42,7 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
         ),
         *_reasons(leader, lag_ms_max, _problems(reports, broker)),
     ]
+    return [sentence(line) for line in lines]
 
 
 def leaders_of(reports: Mapping[int, Mapping[str, Any]]) -> dict[int, tuple[int, Replica]]:

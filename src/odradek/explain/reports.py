@@ -19,7 +19,7 @@ from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
 from odradek.explain import log as state_change_log
 from odradek.local.client_files import admin_file
-from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
+from odradek.local.directory import ClusterDirectory, unless_default
 from odradek.local.ends import last_lines
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import OdradekError
@@ -70,7 +70,7 @@ def ask_directory(
     asked = Asked(
         Caller(
             bootstrap=report["bootstrap"] or "",
-            options="" if str(path) == DEFAULT_DIR else f" --dir {path}",
+            options=unless_default(path),
             config=admin_file(path) or "",
             local=states,
             ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},

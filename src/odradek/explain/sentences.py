@@ -6,9 +6,12 @@ what to do. Partitions that differ only in their number share a line.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
+from odradek.model.command import command, flag
+from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import Caller, brokers, clock, some
 
 Entry = Mapping[str, Any]
@@ -80,40 +83,55 @@ class Picture:
         return f"log directory {names} of broker {broker} is offline{since}{why}"
 
 
+class Slot(Enum):
+    """A place in a statement that is filled for all partitions that share it."""
+
+    SINCE = auto()  # since when
+    LEADS = auto()  # which brokers lead
+    ELECT = auto()  # the command that starts an election
+
+
 class Line(NamedTuple):
     """A statement about one partition; equal ones of several partitions become one line."""
 
     partition: Partition
-    # {since}, {leads} and {elect} are filled in for all partitions that share it.
-    text: str
+    says: tuple[Words | Slot, ...]
     since_ms: int | None = None
-    election: str = ""  # the type of the leader election that the text proposes
 
 
-def grouped(picture: Picture, lines: Iterable[Line]) -> list[str]:
+def grouped(picture: Picture, lines: Iterable[Line]) -> list[Sentence]:
     """Equal lines merged, in the order of their first occurrence."""
-    groups: dict[tuple[str, str], list[Line]] = {}
+    groups: dict[tuple[object, ...], list[Line]] = {}
     for line in lines:
-        groups.setdefault((line.text, line.election), []).append(line)
+        kind = _kind_of_election(line.partition) if Slot.ELECT in line.says else ""
+        groups.setdefault((line.says, kind), []).append(line)
     return [_one(picture, group) for group in groups.values()]
 
 
-def _one(picture: Picture, group: Sequence[Line]) -> str:
-    first = group[0]
-    times = [line.since_ms for line in group if line.since_ms is not None]
-    leaders = {line.partition["leader"] for line in group}
-    text = first.text.replace("{since}", f" since {picture.clock(min(times))}" if times else "")
-    text = text.replace("{leads}", f"{brokers(leaders)} {'leads' if len(leaders) < 2 else 'lead'}"
-                        if None not in leaders else "")  # fmt: skip
-    if first.election:
-        text = text.replace("{elect}", _election(picture, [x.partition for x in group]))
-    return f"{some([_name(line.partition) for line in group])}: {text}"
+def _one(picture: Picture, group: Sequence[Line]) -> Sentence:
+    names = some([_name(line.partition) for line in group])
+    filled = (
+        _filled(picture, each, group) if isinstance(each, Slot) else each for each in group[0].says
+    )
+    return sentence(f"{names}: ", *filled)
+
+
+def _filled(picture: Picture, slot: Slot, group: Sequence[Line]) -> Words:
+    match slot:
+        case Slot.SINCE:
+            times = [line.since_ms for line in group if line.since_ms is not None]
+            return f" since {picture.clock(min(times))}" if times else ""
+        case Slot.LEADS:
+            leaders = {line.partition["leader"] for line in group}
+            return f"{brokers(leaders)} {'leads' if len(leaders) < 2 else 'lead'}"
+        case Slot.ELECT:
+            return _election(picture, [line.partition for line in group])
 
 
 # --------------------------------------------------------------------------------- a topic
 
 
-def explain_topic(picture: Picture, topic: str, partition: int | None = None) -> list[str]:
+def explain_topic(picture: Picture, topic: str, partition: int | None = None) -> list[Sentence]:
     """The lines about a topic, or about one of its partitions."""
     decided = [
         e
@@ -123,29 +141,29 @@ def explain_topic(picture: Picture, topic: str, partition: int | None = None) ->
     return [*_topic(picture, topic, partition), *_history(picture, decided)]
 
 
-def _topic(picture: Picture, topic: str, partition: int | None) -> Iterator[str]:
+def _topic(picture: Picture, topic: str, partition: int | None) -> Iterator[Sentence]:
     state = picture.state
     if state is None:
         yield no_controller(picture)
         return
     about = state["topic"]
     if about["being_deleted"]:
-        yield _deletion(picture, topic, about["deletion_waits"])
+        yield sentence(_deletion(picture, topic, about["deletion_waits"]))
     elif not about["exists"]:
         gone = picture.newest(lambda e: e["verdict"] == "TOPIC_DELETED" and e["topic"] == topic)
         when = f": it was deleted at {picture.clock(gone['at_ms'])}" if gone else ""
-        yield f"topic {topic} does not exist{when}"
+        yield sentence(f"topic {topic} does not exist{when}")
         return
     partitions = state["partitions"]
     if partition is not None and not partitions:
-        yield f"topic {topic} has no partition {partition}"
+        yield sentence(f"topic {topic} has no partition {partition}")
         return
     lines, well = [], []
     for each in partitions:
         found = list(_partition(picture, each))
         lines += found
         if not found:
-            well.append(Line(each, _WELL))
+            well.append(Line(each, (_WELL,)))
     yield from grouped(picture, lines)
     yield from grouped(picture, well)
 
@@ -165,8 +183,13 @@ def _partition(picture: Picture, p: Partition) -> Iterator[Line]:
     if p["leader"] is None:
         yield Line(
             p,
-            f"no leader yet: none of its replicas ({_list(p['replicas'])}) was registered when it "
-            f"was created; {picture.caller.bring_back(p['replicas'][0])}",
+            (
+                (
+                    f"no leader yet: none of its replicas ({_list(p['replicas'])}) was registered "
+                    "when it was created; "
+                ),
+                picture.caller.bring_back(p["replicas"][0]),
+            ),
         )
         return
     if p["leader"] < 0:
@@ -180,8 +203,11 @@ def _partition(picture: Picture, p: Partition) -> Iterator[Line]:
         elected = _elected(picture, p)
         yield Line(
             p,
-            "its leader was elected from outside the ISR{since} (unclean election): records that "
-            "were acknowledged before may be lost",
+            (
+                "its leader was elected from outside the ISR",
+                Slot.SINCE,
+                " (unclean election): records that were acknowledged before may be lost",
+            ),
             elected["at_ms"] if elected else None,
         )
 
@@ -191,12 +217,19 @@ def _leaderless(picture: Picture, p: Partition) -> Line:
     cause, stories = _because(picture, lost, p["isr"])
     return Line(
         p,
-        f"no leader{{since}}{cause}: clients can neither write nor read; only "
-        f"{brokers(p['isr'])} may lead, because every acknowledged record is only there"
-        f"{f' ({stories})' if stories else ''}; {picture.caller.bring_back(p['isr'][0])}; or, if "
-        "records may be lost: {elect}",
+        (
+            "no leader",
+            Slot.SINCE,
+            (
+                f"{cause}: clients can neither write nor read; only {brokers(p['isr'])} may lead, "
+                "because every acknowledged record is only there"
+                f"{f' ({stories})' if stories else ''}; "
+            ),
+            picture.caller.bring_back(p["isr"][0]),
+            "; or, if records may be lost: ",
+            Slot.ELECT,
+        ),
         lost["at_ms"] if lost else None,
-        "unclean",
     )
 
 
@@ -209,32 +242,30 @@ def _not_preferred(picture: Picture, p: Partition) -> Line:
     if moved and elected and moved["at_ms"] > elected["at_ms"]:
         cause, since_ms = " because a reassignment changed the replicas", moved["at_ms"]
         story = picture.story(preferred)
-    parts = [
-        f"{{leads}} instead of the preferred replica {preferred}{{since}}{cause}",
-        story,
-        _what_keeps_it(picture, p),
-    ]
-    return Line(p, "; ".join(filter(None, parts)), since_ms, "preferred")
+    begins = (Slot.LEADS, f" instead of the preferred replica {preferred}", Slot.SINCE, cause)
+    return Line(
+        p, (*begins, f"; {story}" if story else "", "; ", *_what_keeps_it(picture, p)), since_ms
+    )
 
 
-def _what_keeps_it(picture: Picture, p: Partition) -> str:
+def _what_keeps_it(picture: Picture, p: Partition) -> tuple[Words | Slot, ...]:
     state, preferred = picture.known_state, p["replicas"][0]
     if preferred in p["dead"]:
-        return picture.caller.bring_back(preferred)
+        return (picture.caller.bring_back(preferred),)
     if preferred in p["on_failed_dirs"]:
-        return f"{picture.failed_directory(preferred)}; {_repair(picture, preferred)}"
+        return (picture.failed_directory(preferred), "; ", _repair(picture, preferred))
     if preferred in state["shutting_down"]:
-        return f"broker {preferred} is shutting down"
+        return (f"broker {preferred} is shutting down",)
     if preferred not in p["isr"]:
-        return f"replica {preferred} is not in sync yet: it leads again after it has caught up"
+        return (f"replica {preferred} is not in sync yet: it leads again after it has caught up",)
     due = state["imbalance"].get(str(preferred), {"should_lead": 1, "led_by_others": 1})
-    return f"{_balance(state, due)}; to move leadership now: {{elect}}"
+    return (f"{_balance(state, due)}; to move leadership now: ", Slot.ELECT)
 
 
-def _repair(picture: Picture, broker: int) -> str:
+def _repair(picture: Picture, broker: int) -> Sentence:
     if broker in picture.caller.local:
-        return f"repair the disk, then {picture.caller.odradek('restart', broker)}"
-    return f"repair the disk, then restart broker {broker}"
+        return sentence("repair the disk, then ", picture.caller.odradek("restart", broker))
+    return sentence(f"repair the disk, then restart broker {broker}")
 
 
 def _balance(state: Mapping[str, Any], due: Mapping[str, int]) -> str:
@@ -256,21 +287,27 @@ def _too_few(picture: Picture, p: Partition) -> Iterator[Line]:
     if count < isr_min:
         yield Line(
             p,
-            f"acks=all is refused (NOT_ENOUGH_REPLICAS): it has {count} "
-            f"{'replica' if count == 1 else 'replicas'} and min.insync.replicas is {isr_min}; "
-            "add replicas (odradek plan, kafka-reassign-partitions), or "
-            + picture.caller.kafka(
-                "kafka-configs",
-                f"--alter --entity-type topics --entity-name {p['topic']} --add-config "
-                f"min.insync.replicas={count}",
+            (
+                (
+                    f"acks=all is refused (NOT_ENOUGH_REPLICAS): it has {count} "
+                    f"{'replica' if count == 1 else 'replicas'} and min.insync.replicas is "
+                    f"{isr_min}; add replicas (odradek plan, kafka-reassign-partitions), or "
+                ),
+                picture.caller.set_option("topics", p["topic"], f"min.insync.replicas={count}"),
             ),
         )
         return
     left = [e for r in p["replicas"] if (e := _left(picture, p, r)) is not None]
     yield Line(
         p,
-        f"acks=all is refused (NOT_ENOUGH_REPLICAS){{since}}: {len(p['isr'])} in sync and "
-        f"min.insync.replicas is {isr_min}; see the replicas that are out of sync",
+        (
+            "acks=all is refused (NOT_ENOUGH_REPLICAS)",
+            Slot.SINCE,
+            (
+                f": {len(p['isr'])} in sync and min.insync.replicas is {isr_min}; see the replicas "
+                "that are out of sync"
+            ),
+        ),
         max((e["at_ms"] for e in left), default=None),
     )
 
@@ -283,17 +320,20 @@ def _reassignment(picture: Picture, p: Partition) -> Iterator[Line]:
     target = [r for r in p["replicas"] if r not in p["removing"]]
     missing = [r for r in target if r not in p["isr"]]
     dead = [r for r in missing if r in p["dead"]]
-    waits = f"replica {_list(missing)} is not in sync yet" if missing else "all are in sync"
+    waits: Words = f"replica {_list(missing)} is not in sync yet" if missing else "all are in sync"
     if dead:
-        waits += (
-            f" and {brokers(dead)} {'is' if len(dead) == 1 else 'are'} offline: "
-            f"{picture.caller.bring_all_back(dead)}"
+        waits = sentence(
+            f"{waits} and {brokers(dead)} {'is' if len(dead) == 1 else 'are'} offline: ",
+            picture.caller.bring_all_back(dead),
         )
+    cancel = ("--cancel", "--reassignment-json-file", "FILE")
     yield Line(
         p,
-        f"it is being moved to {brokers(target)}{{since}}: {waits}; to take it back: "
-        + picture.caller.kafka(
-            "kafka-reassign-partitions", "--cancel --reassignment-json-file FILE"
+        (
+            f"it is being moved to {brokers(target)}",
+            Slot.SINCE,
+            sentence(": ", waits, "; to take it back: "),
+            picture.caller.kafka("kafka-reassign-partitions", *cancel),
         ),
         begun["at_ms"] if begun else None,
     )
@@ -307,7 +347,7 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
         left = _left(picture, p, replica)
         cause, story = _because(picture, left, [replica])
         if replica in p["dead"]:
-            parts = [story, picture.caller.bring_back(replica)]
+            parts: list[Words] = [story, picture.caller.bring_back(replica)]
         elif replica in p["on_failed_dirs"]:
             parts = [picture.failed_directory(replica), _repair(picture, replica)]
         elif picture.caller.local.get(replica) == "paused":
@@ -316,7 +356,7 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
             parts = ["it copies what it misses, and joins the ISR by itself"]
         yield Line(
             p,
-            "; ".join([f"replica {replica} is out of sync{{since}}{cause}", *filter(None, parts)]),
+            (f"replica {replica} is out of sync", Slot.SINCE, cause, "; ", joined(parts)),
             left["at_ms"] if left else None,
         )
 
@@ -324,13 +364,13 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
 # -------------------------------------------------------------------------------- a broker
 
 
-def explain_broker(picture: Picture, broker: int) -> list[str]:
+def explain_broker(picture: Picture, broker: int) -> list[Sentence]:
     """The lines about a broker, from the controller's report."""
     decided = [e for e in picture.journal if e["verdict"] and e["broker"] == broker]
     return [*_broker(picture, broker), *_history(picture, decided)]
 
 
-def _broker(picture: Picture, broker: int) -> Iterator[str]:
+def _broker(picture: Picture, broker: int) -> Iterator[Sentence]:
     state = picture.state
     if state is None:
         yield no_controller(picture)
@@ -338,33 +378,34 @@ def _broker(picture: Picture, broker: int) -> Iterator[str]:
     partitions = state["partitions"]
     story = picture.story(broker)
     if not picture.registered(broker):
-        yield f"{story}; {picture.caller.bring_back(broker)}"
+        yield sentence(f"{story}; ", picture.caller.bring_back(broker))
     else:
         role = ", and is the controller" if state["controller_id"] == broker else ""
         came = picture.last("BROKER_JOINED", broker)
         since = f" since {picture.clock(came['at_ms'])}" if came else ""
-        yield f"broker {broker} is registered{since}{role}"
+        yield sentence(f"broker {broker} is registered{since}{role}")
         if picture.caller.local.get(broker) == "paused":
             process = picture.caller.process(broker)
-            yield (
-                f"broker {broker} does not answer: {process}; {picture.caller.bring_back(broker)}"
+            yield sentence(
+                f"broker {broker} does not answer: {process}; ", picture.caller.bring_back(broker)
             )
     if broker in state["shutting_down"]:
-        yield f"broker {broker} is shutting down: it hands its leaderships over"
+        yield sentence(f"broker {broker} is shutting down: it hands its leaderships over")
     yield from _holdings(picture, broker, partitions)
     emptied = picture.last("BROKER_EMPTY", broker)
     if emptied:
-        yield (
+        yield sentence(
             f"broker {broker} registered with empty log directories at "
             f"{picture.clock(emptied['at_ms'])} ({emptied['detail']}): its replicas are copied "
             "from their leaders again, and records that no other replica had are lost"
         )
     fenced = picture.last("BROKER_FENCED", broker)
     if fenced:
-        yield f"broker {broker} was fenced at {picture.clock(fenced['at_ms'])}: {fenced['detail']}"
+        at = picture.clock(fenced["at_ms"])
+        yield sentence(f"broker {broker} was fenced at {at}: {fenced['detail']}")
 
 
-def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) -> Iterator[str]:
+def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) -> Iterator[Sentence]:
     state = picture.known_state
     leads = [p for p in partitions if p["leader"] == broker]
     lagging = [p for p in partitions if broker not in p["isr"] and p["leader"] is not None]
@@ -372,58 +413,59 @@ def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) ->
     leaderless = [p for p in partitions if (p["leader"] or 0) < 0 and broker in p["isr"]]
     due = state["imbalance"].get(str(broker))
     count = len(partitions)
-    yield (
+    yield sentence(
         f"broker {broker} holds {count} {'replica' if count == 1 else 'replicas'} and leads "
         f"{len(leads)} of them"
     )
     if due and due["led_by_others"] and picture.registered(broker):
-        command = picture.caller.kafka(
-            "kafka-leader-election", "--election-type preferred --all-topic-partitions"
+        elect = picture.caller.kafka(
+            "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
         )
-        yield (
+        yield sentence(
             f"broker {broker} is the preferred leader of {due['should_lead']} partitions, and "
             f"others lead {due['led_by_others']} of them: {_balance(state, due)}; to move "
-            f"leadership now: {command}"
+            "leadership now: ",
+            elect,
         )
     if failed:
-        yield (
-            f"{_some(failed)}: offline on broker {broker}: {picture.failed_directory(broker)}; "
-            f"{_repair(picture, broker)}"
+        yield sentence(
+            f"{_some(failed)}: offline on broker {broker}: {picture.failed_directory(broker)}; ",
+            _repair(picture, broker),
         )
     if leaderless:
-        yield (
-            f"{_some(leaderless)}: no leader, and only broker {broker} may lead; "
-            f"{picture.caller.bring_back(broker)}"
+        yield sentence(
+            f"{_some(leaderless)}: no leader, and only broker {broker} may lead; ",
+            picture.caller.bring_back(broker),
         )
     waiting = [p for p in lagging if p not in failed and p not in leaderless]
     if waiting:
-        yield f"{_some(waiting)}: the replica on broker {broker} is out of sync"
+        yield sentence(f"{_some(waiting)}: the replica on broker {broker} is out of sync")
 
 
 # ---------------------------------------------------------------------------------- shared
 
 
-def _history(picture: Picture, decided: Sequence[Entry]) -> Iterator[str]:
+def _history(picture: Picture, decided: Sequence[Entry]) -> Iterator[Sentence]:
     if decided:
-        yield ""
-        yield "the controller's decisions:"
+        yield sentence()
+        yield sentence("the controller's decisions:")
     for entry in decided[-HISTORY:]:
-        yield f"  {picture.clock(entry['at_ms'])}  {entry['says']}"
+        yield sentence(f"  {picture.clock(entry['at_ms'])}  {entry['says']}")
 
 
-def no_controller(picture: Picture) -> str:
+def no_controller(picture: Picture) -> Sentence:
     """What to do if no broker reports that it is the controller."""
     if picture.foreign:
-        return (
+        return sentence(
             f"the controller reports no decisions: it runs on a broker that is not Odradek's "
-            f"({brokers(picture.foreign)}); what Kafka's protocol offers is in "
-            + picture.caller.kafka("odradek doctor", "").rstrip()
-            + " and "
-            + picture.caller.kafka("kafka-topics", "--describe")
+            f"({brokers(picture.foreign)}); what Kafka's protocol offers is in ",
+            command("odradek", "doctor", *picture.caller.server),
+            " and ",
+            picture.caller.kafka("kafka-topics", "--describe"),
         )
     away = [id_ for id_, state in sorted(picture.caller.local.items()) if state != "running"]
     what = picture.caller.bring_all_back(away) if away else "see that one broker runs"
-    return f"no controller answers, so the state of the cluster is not known; {what}"
+    return sentence("no controller answers, so the state of the cluster is not known; ", what)
 
 
 def _because(picture: Picture, entry: Entry | None, ids: Sequence[int]) -> tuple[str, str]:
@@ -465,15 +507,19 @@ def _took_out(entry: Entry, replica: int) -> bool:
     return bool(before and after and replica in before["isr"] and replica not in after["isr"])
 
 
-def _election(picture: Picture, partitions: Sequence[Partition]) -> str:
+def _kind_of_election(p: Partition) -> str:
+    return "unclean" if p["leader"] < 0 else "preferred"
+
+
+def _election(picture: Picture, partitions: Sequence[Partition]) -> Sentence:
     p = partitions[0]
-    kind = "unclean" if p["leader"] < 0 else "preferred"
-    which = f"--topic {p['topic']} --partition {p['partition']}"
+    kind = _kind_of_election(p)
+    which = (*flag("--topic", p["topic"]), *flag("--partition", p["partition"]))
     if len(partitions) > 1 and kind == "preferred":
-        which = "--all-topic-partitions"
-    command = picture.caller.kafka("kafka-leader-election", f"--election-type {kind} {which}")
+        which = ("--all-topic-partitions",)
+    elect = picture.caller.kafka("kafka-leader-election", "--election-type", kind, *which)
     more = len(partitions) > 1 and kind == "unclean"
-    return f"{command}{' (and so for each of them)' if more else ''}"
+    return sentence(elect, " (and so for each of them)" if more else "")
 
 
 def _name(p: Partition) -> str:

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.explain.replicas import leaders_of
+from odradek.model.command import command, flag
+from odradek.model.sentence import Sentence, sentence
+from odradek.plan.commands import Caller
 
 RECORDS_MIN: Final = 1_000  # the spread of fewer records says little
 
 
-def explain_spread(reports: Mapping[int, Mapping[str, Any]]) -> list[str]:
+def explain_spread(reports: Mapping[int, Mapping[str, Any]], caller: Caller) -> list[Sentence]:
     """A sentence if one partition of the topic has far more records than an even share."""
     led = leaders_of(reports)
     records = {
@@ -32,14 +35,15 @@ def explain_spread(reports: Mapping[int, Mapping[str, Any]]) -> list[str]:
         of_brokers[leader] += records[index]
     broker_share = of_brokers[broker] / total
     others = f", and of all on broker {broker} {broker_share:.0%}" if len(of_brokers) > 1 else ""
-    sentence = (
+    keys = flag("--keys-topic", replica["topic"])
+    uneven = sentence(
         f"{replica['topic']}-{largest} has {share:.0%} of the topic's {total:,} records, an even "
         f"share of {len(led)} partitions is {1 / len(led):.0%}{others}: broker {broker} does that "
         "part of the work alone, with one core; producers name this partition, or few keys have "
-        "most records; to see the keys: odradek plan partitions --keys-topic "
-        f"{replica['topic']}"
+        "most records; to see the keys: ",
+        command("odradek", "plan", "partitions", *caller.server, *keys),
     )
-    return [sentence]
+    return [uneven]
 
 
 def uneven_from(partitions: int) -> float:

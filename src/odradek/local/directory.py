@@ -26,13 +26,20 @@ from enum import StrEnum
 from typing import Any, Final
 
 from odradek.local.processes import ProcessId
+from odradek.model.command import Command, command, flag
 from odradek.model.errors import OdradekError
 
 FORMAT: Final = 1
 DEFAULT_DIR: Final = "odradek-data"
+
 LOG_BYTES_MAX: Final = 64 << 20
 LOCK_WAIT_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.02
+
+
+def unless_default(path: pathlib.Path) -> tuple[str, ...]:
+    """The words that name a directory in a command of `odradek`; none for the default one."""
+    return () if str(path) == DEFAULT_DIR else flag("--dir", path)
 
 
 class LocalError(OdradekError):
@@ -139,6 +146,10 @@ class ClusterDirectory:
             return _decode(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LocalError(f"{file} is damaged ({error!r}): repair or remove it") from None
+
+    def command(self, *words: str) -> Command:
+        """A command of `odradek` about this directory."""
+        return command("odradek", *words, *flag("--dir", self.path))
 
     def expect(self) -> ClusterRecord:
         """The record of the cluster.

@@ -212,7 +212,7 @@ def _refuse_copy(
         if record.process and processes.is_alive(record.process):
             raise LocalError(
                 f"broker {broker_id} of {source.path} runs, and would write while its files are "
-                f"copied: odradek down --dir {source.path} first"
+                f"copied: {source.command('down')} first"
             )
     if target.path.exists() and (not target.path.is_dir() or any(target.path.iterdir())):
         raise LocalError(f"{target.path} exists: choose a directory that does not, or is empty")

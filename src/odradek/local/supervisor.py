@@ -120,9 +120,9 @@ class Supervisor:
         with self._changing() as state:
             there = len(state.brokers)
             if not _running(state):
+                start = self._directory.command("up", "--brokers", str(there + count))
                 raise LocalError(
-                    f"no broker of {self._directory.path} runs: odradek up --brokers "
-                    f"{there + count} --dir {self._directory.path} starts it with more brokers"
+                    f"no broker of {self._directory.path} runs: {start} starts it with more brokers"
                 )
             added = list(range(there, UpOptions(brokers=there + count).brokers or 0))
             self._write_added(added, rack)
@@ -175,9 +175,8 @@ class Supervisor:
                 if process is not None and process not in reported:
                     reported.add(process)
                     self._say(self._end_of_log(broker_id, "died"))
-                    self._say(
-                        f"odradek start {broker_id} --dir {self._directory.path} starts it again"
-                    )
+                    start = self._directory.command("start", str(broker_id))
+                    self._say(f"{start} starts it again")
             if state.up and len(crashed) == len(looks):
                 raise LocalError("no broker is left")
             show()
@@ -237,10 +236,10 @@ class Supervisor:
         process = self._want(broker_id, TargetState.STOPPED)
         _terminate(process)
         if not processes.wait_until_ended(process, timeout_s=self._stop_timeout_s):
+            kill = self._directory.command("kill", str(broker_id))
             raise LocalError(
                 f"broker {broker_id} (pid {process.pid}) did not stop in "
-                f"{self._stop_timeout_s:.0f} s; odradek kill {broker_id} "
-                f"--dir {self._directory.path} ends it at once"
+                f"{self._stop_timeout_s:.0f} s; {kill} ends it at once"
             )
 
     def kill(self, broker_id: int) -> None:

@@ -1,8 +1,9 @@
 """The packages of each extra of pyproject.toml, and the command that installs them."""
 
-import shlex
 import sys
 from typing import Final
+
+from odradek.model.command import Command, command
 
 _ARROW: Final = ("numpy>=1.26", "pyarrow>=18")
 _SPARK: Final = (*_ARROW, "pyspark>=4.0")
@@ -22,9 +23,9 @@ PACKAGES: Final = {
 }
 
 
-def install(extra: str) -> str:
-    """The shell command that installs an extra's packages into the environment of this process.
+def install(extra: str) -> Command:
+    """The command that installs an extra's packages into the environment of this process.
 
     It names the packages, not `odradek[extra]`: so it works wherever Odradek was installed from.
     """
-    return f"{shlex.quote(sys.executable)} -m pip install {shlex.join(PACKAGES[extra])}"
+    return command(sys.executable, "-m", "pip", "install", *PACKAGES[extra])

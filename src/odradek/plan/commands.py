@@ -4,13 +4,15 @@ With `--dir` a broker's process is on this machine and `odradek start 1 --dir D`
 `--bootstrap-server` it is on a host of its own, and has to be started there.
 """
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from odradek.model.clock import WallMs
+from odradek.model.command import Command, about, command, flag
+from odradek.model.partition import TopicPartition
+from odradek.model.sentence import Sentence, joined, sentence
 
 SHOWN: Final = 3  # names listed before "and N more"
 _STATES: Final = {
@@ -49,42 +51,62 @@ class Caller:
     """How the user named the cluster, and the state of its processes on this machine."""
 
     bootstrap: str = ""
-    options: str = ""  # further arguments of `odradek start` and the like: " --dir D"
+    options: tuple[str, ...] = ()  # further words of `odradek start` and the like: --dir D
     local: Mapping[int, str] = field(default_factory=dict)  # broker: running, paused, killed ...
     ends: Mapping[int, str] = field(default_factory=dict)  # broker: why its process ended
     config: str = ""  # the file of client properties with which this cluster was asked
 
     @property
-    def server(self) -> str:
-        """The flags that name this cluster in any command, after a blank."""
-        where = f" --bootstrap-server {self.bootstrap}" if self.bootstrap else ""
-        return f"{where} --command-config {shlex.quote(self.config)}" if self.config else where
+    def server(self) -> tuple[str, ...]:
+        """The words that name this cluster in any command."""
+        where = flag("--bootstrap-server", self.bootstrap) if self.bootstrap else ()
+        return (*where, *flag("--command-config", self.config)) if self.config else where
 
-    def kafka(self, tool: str, arguments: str) -> str:
+    def kafka(self, tool: str, *words: str) -> Command:
         """One of Kafka's tools, for this cluster."""
-        return f"{tool}{self.server} {arguments}"
+        return command(tool, *self.server, *words)
 
-    def odradek(self, verb: str, broker: int) -> str:
+    def set_option(self, kind: str, name: str, option: str) -> Command:
+        """The call of kafka-configs that sets `name=value` of a topic, a broker, a client."""
+        entity = ("--entity-type", kind, *flag("--entity-name", name))
+        return self.kafka("kafka-configs", "--alter", *entity, *flag("--add-config", option))
+
+    def abort(self, partition: TopicPartition, start_offset: int) -> Command:
+        """The call of kafka-transactions that aborts a transaction which no coordinator has."""
+        return self.kafka(
+            "kafka-transactions",
+            *("abort", *flag("--topic", partition.topic)),
+            *flag("--partition", partition.partition),
+            *flag("--start-offset", start_offset),
+        )
+
+    def odradek(self, verb: str, broker: int) -> Command:
         """A command of `odradek` for a broker on this machine."""
-        return f"odradek {verb} {broker}{self.options}"
+        return command("odradek", verb, str(broker), *self.options)
 
-    def bring_back(self, broker: int) -> str:
+    def why(self, kind: str, name: str, *words: str) -> Command:
+        """`odradek why`, for this cluster."""
+        where = self.options or self.server
+        return command("odradek", "why", kind, *about(name, (*words, *where)))
+
+    def bring_back(self, broker: int) -> Sentence:
         """How to restart a broker that does not serve."""
         state = self.local.get(broker)
         if state is None:
-            return (
-                f"start broker {broker} on its host (odradek server-start server.properties, or "
-                "its service)"
+            return sentence(
+                f"start broker {broker} on its host (",
+                command("odradek", "server-start", "server.properties"),
+                ", or its service)",
             )
         if state == "paused":
-            return self.odradek("resume", broker)
+            return sentence(self.odradek("resume", broker))
         if state in ("running", "starting"):
-            return self.odradek("restart", broker)
-        return self.odradek("start", broker)
+            return sentence(self.odradek("restart", broker))
+        return sentence(self.odradek("start", broker))
 
-    def bring_all_back(self, ids: Iterable[int]) -> str:
+    def bring_all_back(self, ids: Iterable[int]) -> Sentence:
         """How to restart several brokers: a command for each."""
-        return "; ".join(self.bring_back(broker) for broker in sorted(ids))
+        return joined(self.bring_back(broker) for broker in sorted(ids))
 
     def process(self, broker: int) -> str:
         """Why a broker's process on this machine does not serve; "" if that is not known."""

@@ -4,7 +4,6 @@ The decision is made here, from the ACLs and the options that the cluster report
 in the brokers (`odradek.security.acls`).
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +19,8 @@ from odradek.model.acl import (
     ResourceType,
     words,
 )
+from odradek.model.command import Command, command, flag
+from odradek.model.sentence import Sentence, sentence
 from odradek.plan.commands import Caller
 from odradek.security.acls import AclRule, Acls, AclSettings, Requester, parse_super_users
 
@@ -79,7 +80,7 @@ class Lacking(NamedTuple):
     """What a refused client lacks, and what to do about it."""
 
     what: str
-    advice: str
+    advice: Sentence
 
 
 def lacking(refusal: Mapping[str, Any], caller: Caller) -> Lacking | None:
@@ -96,13 +97,14 @@ def lacking(refusal: Mapping[str, Any], caller: Caller) -> Lacking | None:
         f"because {'an ACL denies it' if lacks['is_denied'] else 'no ACL allows it'}"
     )
     if lacks["is_denied"]:
-        arguments = ["--principal", principal, "--host", host, "--operation", words(operation)]
-        arguments += _named(resource)
-        where = caller.options or f" --bootstrap-server {caller.bootstrap}"
-        asked = f"odradek why denied{where} {shlex.join(arguments)}"
-        return Lacking(what, f"{asked} names the ACL and the command that removes it")
+        asked = command(
+            *("odradek", "why", "denied", *(caller.options or caller.server)),
+            *(*flag("--principal", principal), *flag("--host", host)),
+            *("--operation", words(operation), *_named(resource)),
+        )
+        return Lacking(what, sentence(asked, " names the ACL and the command that removes it"))
     allow = AclEntry(principal, WILDCARD, operation, allowed=True)
-    return Lacking(what, acl_command(Binding(resource, allow), caller, "add"))
+    return Lacking(what, sentence(acl_command(Binding(resource, allow), caller, "add")))
 
 
 def bindings_of(acls: Sequence[Acl]) -> list[Binding]:
@@ -130,7 +132,7 @@ def explain_denied(
     settings: Mapping[int, AclSettings | None],
     bindings: Sequence[Binding],
     caller: Caller,
-) -> list[str]:
+) -> list[Sentence]:
     """The decision of each broker, with its rule; of a denial also what would allow the request."""
     lines = []
     for decided_by in dict.fromkeys(settings.values()):
@@ -138,41 +140,49 @@ def explain_denied(
         brokers = f"broker {', '.join(ids)}: " if len(set(settings.values())) > 1 else ""
         if decided_by is None:
             lines.append(
-                f"{brokers}{asked}: allowed, because authorizer.class.name is not set: every "
-                "request is allowed"
+                sentence(
+                    f"{brokers}{asked}: allowed, because authorizer.class.name is not set: every "
+                    "request is allowed"
+                )
             )
         else:
             explained = _explained(asked, decided_by, bindings, caller)
-            lines += [f"{brokers}{explained[0]}", *explained[1:]]
+            lines += [sentence(brokers, explained[0]), *explained[1:]]
     return lines
 
 
 def _explained(
     asked: DeniedRequest, settings: AclSettings, bindings: Sequence[Binding], caller: Caller
-) -> list[str]:
+) -> list[Sentence]:
     # No client has an empty host, so that only ACLs of every host match it.
     requester = Requester(asked.principal, asked.host or "")
     kind, name, _ = asked.resource
     decision = _acls(bindings).decide(settings, requester, asked.operation, kind, name)
     verdict = "allowed" if decision.allowed else "denied"
-    lines = [f"{asked}: {verdict}, because {_reason(decision.rule, decision.binding, settings)}"]
+    reason = _reason(decision.rule, decision.binding, settings)
+    lines = [sentence(f"{asked}: {verdict}, because {reason}")]
     if decision.allowed:
         return lines
     if asked.operation is AclOperation.IDEMPOTENT_WRITE and _acls(bindings).allows_any(
         settings, requester, AclOperation.WRITE, ResourceType.TOPIC
     ):
-        lines.append("an idempotent producer does not need it: this principal may Write to a topic")
+        lines.append(
+            sentence("an idempotent producer does not need it: this principal may Write to a topic")
+        )
         return lines
     left = list(bindings)
     while decision.binding is not None and not decision.allowed:
-        lines.append(f"to remove that ACL: {acl_command(decision.binding, caller, 'remove')}")
+        removing = acl_command(decision.binding, caller, "remove")
+        lines.append(sentence("to remove that ACL: ", removing))
         left.remove(decision.binding)
         decision = _acls(left).decide(settings, requester, asked.operation, kind, name)
         if decision.rule is AclRule.DENY:
-            lines.append(f"then it is still denied, because {_reason(*decision[1:], settings)}")
+            reason = _reason(*decision[1:], settings)
+            lines.append(sentence(f"then it is still denied, because {reason}"))
     if not decision.allowed:
         allow = AclEntry(asked.principal, asked.host or WILDCARD, asked.operation, allowed=True)
-        lines.append(f"to allow it: {acl_command(Binding(asked.resource, allow), caller, 'add')}")
+        adding = acl_command(Binding(asked.resource, allow), caller, "add")
+        lines.append(sentence("to allow it: ", adding))
     return lines
 
 
@@ -208,29 +218,31 @@ def described(pattern: ResourcePattern) -> str:
     return f"every {kind}" if pattern.name == WILDCARD else f"{kind} {pattern.name}"
 
 
-def acl_command(binding: Binding, caller: Caller, action: str) -> str:
+def acl_command(binding: Binding, caller: Caller, action: str) -> Command:
     """The call of `kafka-acls` that adds or removes (`action`) an ACL."""
     return acls_command(binding.pattern, [binding.entry], caller, action)
 
 
 def acls_command(
     pattern: ResourcePattern, entries: Sequence[AclEntry], caller: Caller, action: str
-) -> str:
+) -> Command:
     """The same for entries that differ in their operations only."""
     entry = entries[0]
     verb = "allow" if entry.allowed else "deny"
-    arguments = [f"--{action}", f"--{verb}-principal", entry.principal]
+    arguments = [f"--{action}", *flag(f"--{verb}-principal", entry.principal)]
     if entry.host != WILDCARD:
-        arguments += [f"--{verb}-host", entry.host]
+        arguments += flag(f"--{verb}-host", entry.host)
     for each in entries:
         arguments += ["--operation", words(each.operation)]
     arguments += _named(pattern)
     if pattern.prefixed:
         arguments += ["--resource-pattern-type", "prefixed"]
-    return caller.kafka("kafka-acls", shlex.join(arguments))
+    return caller.kafka("kafka-acls", *arguments)
 
 
-def _named(pattern: ResourcePattern) -> list[str]:
+def _named(pattern: ResourcePattern) -> tuple[str, ...]:
     """A resource as an argument of `kafka-acls` and `odradek why denied`."""
-    flag = _FLAGS[pattern.resource_type]
-    return [flag] if pattern.resource_type is ResourceType.CLUSTER else [flag, pattern.name]
+    name = _FLAGS[pattern.resource_type]
+    if pattern.resource_type is ResourceType.CLUSTER:
+        return (name,)
+    return flag(name, pattern.name)

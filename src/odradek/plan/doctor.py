@@ -26,7 +26,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from odradek.model.command import Command, command, flag
 from odradek.model.partition import TopicPartition
+from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.placement.balance import leader_imbalance
 from odradek.plan.commands import SHOWN, brokers
 from odradek.plan.doctor_brokers import BROKER_RULES
@@ -84,7 +86,8 @@ def _offline(
     since = facts.since(facts.first_of("LEFT_WITHOUT_LEADER", partitions))
     unclean = facts.caller.kafka(
         "kafka-leader-election",
-        f"--election-type UNCLEAN --topic {first.topic} --partition {first.partition}",
+        *("--election-type", "UNCLEAN", *flag("--topic", first.topic)),
+        *flag("--partition", first.partition),
     )
     return Finding(
         Severity.CRITICAL,
@@ -92,8 +95,12 @@ def _offline(
         named(partitions),
         f"no leader{since}: clients can neither write nor read; "
         f"{facts.away(away) or 'no replica in sync can lead: see its log directory'}",
-        f"{facts.caller.bring_all_back(away)}; " * bool(away)
-        + f"or, if records that only the last leader had may be lost: {unclean}",
+        joined(
+            (
+                facts.caller.bring_all_back(away),
+                sentence("or, if records that only the last leader had may be lost: ", unclean),
+            )
+        ),
     )
 
 
@@ -109,10 +116,9 @@ def _impossible(facts: ClusterFacts, partitions: Sequence[TopicPartition]) -> It
             f"min.insync.replicas is {isr_min} and there {'is' if count == 1 else 'are'} only "
             f"{count} {'replica' if count == 1 else 'replicas'}: every write with acks=all is "
             "refused (NOT_ENOUGH_REPLICAS)",
-            facts.caller.kafka(
-                "kafka-configs",
-                f"--alter --entity-type topics --entity-name {topic} --add-config "
-                f"min.insync.replicas={count}; or add replicas with kafka-reassign-partitions",
+            sentence(
+                facts.caller.set_option("topics", topic, f"min.insync.replicas={count}"),
+                "; or add replicas with kafka-reassign-partitions",
             ),
         )
 
@@ -139,8 +145,11 @@ def _under_replicated(
         "under-replicated",
         named(partitions),
         f"{facts.away(away)}: its replicas miss new records",
-        f"{facts.caller.bring_all_back(away)}; or, if it stays away: odradek plan drain "
-        f"{','.join(map(str, away))}{facts.caller.server}",
+        sentence(
+            facts.caller.bring_all_back(away),
+            "; or, if it stays away: ",
+            command("odradek", "plan", "drain", ",".join(map(str, away)), *facts.caller.server),
+        ),
     )
 
 
@@ -175,15 +184,16 @@ def _directories(facts: ClusterFacts, broker: int) -> Sequence[dict[str, object]
     return report["log_dirs"] if report is not None else ()
 
 
-def _look(facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]) -> str:
+def _look(
+    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+) -> Sentence:
     paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
     if paused:
         return facts.caller.bring_all_back(paused)
     first = min(partitions)
-    where = facts.caller.options or facts.caller.server
-    return (
-        "it ends by itself when they have caught up; how far they are: odradek why topic "
-        f"{first.topic} --partition {first.partition}{where}"
+    return sentence(
+        "it ends by itself when they have caught up; how far they are: ",
+        facts.caller.why("topic", first.topic, *flag("--partition", first.partition)),
     )
 
 
@@ -213,8 +223,10 @@ def _leader_skew(facts: ClusterFacts) -> Iterator[Finding]:
         brokers(skewed),
         f"other brokers lead partitions whose preferred leader this is{since}: {shares}; the load "
         "is not spread as planned",
-        facts.caller.kafka(
-            "kafka-leader-election", "--election-type PREFERRED --all-topic-partitions"
+        sentence(
+            facts.caller.kafka(
+                "kafka-leader-election", "--election-type", "PREFERRED", "--all-topic-partitions"
+            )
         ),
     )
 
@@ -229,7 +241,7 @@ def _racks(facts: ClusterFacts) -> Iterator[Finding]:
             brokers(without),
             "the other brokers have a rack and these have none: new topics are refused, or "
             "spread without racks",
-            f"set broker.rack in server.properties of {brokers(without)}, and restart",
+            sentence(f"set broker.rack in server.properties of {brokers(without)}, and restart"),
         )
     if not picture.knows_racks:
         return
@@ -245,7 +257,7 @@ def _racks(facts: ClusterFacts) -> Iterator[Finding]:
             "same-rack",
             named(shared),
             f"replicas share a rack though there are {count}: the loss of one rack takes several",
-            f"odradek plan rebalance{facts.caller.server}",
+            sentence(command("odradek", "plan", "rebalance", *facts.caller.server)),
         )
 
 
@@ -276,11 +288,11 @@ def _throttles(facts: ClusterFacts) -> Iterator[Finding]:
         f"replication is throttled{f' (to {rates[0]} B/s)' if rates else ''} and "
         "nothing is being moved: a plan or kafka-reassign-partitions --execute was not followed "
         "by --verify; followers that fall behind may never catch up",
-        "; ".join(_unthrottle(facts)),
+        joined(_unthrottle(facts)),
     )
 
 
-def _unthrottle(facts: ClusterFacts) -> Iterator[str]:
+def _unthrottle(facts: ClusterFacts) -> Iterator[Command]:
     throttled = sorted(broker for broker, options in facts.broker_throttles.items() if options)
     topics = sorted(topic for topic, options in facts.topic_throttles.items() if options)
     for broker in throttled:
@@ -289,11 +301,11 @@ def _unthrottle(facts: ClusterFacts) -> Iterator[str]:
         yield _unset(facts, "topics", topic, facts.topic_throttles[topic])
 
 
-def _unset(facts: ClusterFacts, kind: str, name: str, options: Iterable[str]) -> str:
+def _unset(facts: ClusterFacts, kind: str, name: str, options: Iterable[str]) -> Command:
     return facts.caller.kafka(
         "kafka-configs",
-        f"--alter --entity-type {kind} --entity-name {name} "
-        f"--delete-config {','.join(sorted(options))}",
+        *("--alter", "--entity-type", kind, *flag("--entity-name", name)),
+        *flag("--delete-config", ",".join(sorted(options))),
     )
 
 
@@ -306,8 +318,11 @@ def _moving(facts: ClusterFacts) -> Finding:
         f"replicas are being moved{since} under a replication throttle: if the odradek plan or "
         "kafka-reassign-partitions that began it was interrupted, the moves go on, the rest of the "
         "plan is not started, and the throttle stays",
-        "run the same odradek plan --execute again, which continues from here and clears the "
-        f"throttle; or cancel it: odradek plan rebalance --cancel{facts.caller.server}",
+        sentence(
+            "run the same odradek plan --execute again, which continues from here and clears the "
+            "throttle; or cancel it: ",
+            command("odradek", "plan", "rebalance", "--cancel", *facts.caller.server),
+        ),
     )
 
 
@@ -323,7 +338,7 @@ def _stuck(facts: ClusterFacts) -> Iterator[Finding]:
         elif still:
             idle[still].append(partition)
     cancel = facts.caller.kafka(
-        "kafka-reassign-partitions", "--cancel --reassignment-json-file FILE"
+        "kafka-reassign-partitions", "--cancel", "--reassignment-json-file", "FILE"
     )
     for away, partitions in waiting.items():
         yield Finding(
@@ -333,7 +348,7 @@ def _stuck(facts: ClusterFacts) -> Iterator[Finding]:
             "a replica is being added on a broker that is offline"
             f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: "
             f"{facts.away(away)}",
-            f"{facts.caller.bring_all_back(away)}; or cancel it: {cancel}",
+            sentence(facts.caller.bring_all_back(away), "; or cancel it: ", cancel),
         )
     for still, partitions in idle.items():
         yield _no_progress(facts, still, partitions, cancel)
@@ -348,7 +363,7 @@ def _is_still(facts: ClusterFacts, partition: TopicPartition, broker: int) -> bo
 
 
 def _no_progress(
-    facts: ClusterFacts, still: Sequence[int], partitions: Sequence[TopicPartition], cancel: str
+    facts: ClusterFacts, still: Sequence[int], partitions: Sequence[TopicPartition], cancel: Command
 ) -> Finding:
     seen = facts.progress.get((min(partitions), still[0]))
     copied = (
@@ -357,7 +372,8 @@ def _no_progress(
         if seen is not None
         else "nothing is copied"
     )
-    why, fix = "", f"see the log of {brokers(still)}"
+    why = ""
+    fix: Words = f"see the log of {brokers(still)}"
     rates = {
         rate
         for broker, options in facts.broker_throttles.items()
@@ -370,14 +386,14 @@ def _no_progress(
         fix = facts.caller.bring_all_back(silent)
     elif rates:
         why = f"; replication is throttled to {min(rates, key=float)} B/s"
-        fix = "raise or remove the throttle: " + "; ".join(_unthrottle(facts))
+        fix = sentence("raise or remove the throttle: ", joined(_unthrottle(facts)))
     return Finding(
         Severity.WARNING,
         "stuck",
         named(partitions),
         f"the move to {brokers(still)} makes no progress"
         f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: {copied}{why}",
-        f"{fix}; or cancel it: {cancel}",
+        sentence(fix, "; or cancel it: ", cancel),
     )
 
 

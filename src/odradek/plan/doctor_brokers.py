@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from odradek.model.command import command
+from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import brokers, some
 from odradek.plan.denied import lacking
 from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
@@ -27,7 +29,7 @@ def _crashed(facts: ClusterFacts) -> Iterator[Finding]:
             "crashed",
             f"broker {broker}",
             f"its process has ended by itself{facts.since(facts.went_ms(broker))}: {reason}",
-            f"{_repair(reason)}{facts.caller.bring_back(broker)}",
+            sentence(_repair(reason), facts.caller.bring_back(broker)),
         )
 
 
@@ -67,9 +69,11 @@ def _unreachable(facts: ClusterFacts) -> Iterator[Finding]:
             ),
             facts.caller.bring_back(broker)
             if broker in facts.caller.local
-            else "see on its host whether its process runs and is not paused, and whether this "
-            f"host reaches {why.partition(': ')[0]}; advertised.listeners of broker {broker} has "
-            "to name an address that clients reach",
+            else sentence(
+                "see on its host whether its process runs and is not paused, and whether this host "
+                f"reaches {why.partition(': ')[0]}; advertised.listeners of broker {broker} has to "
+                "name an address that clients reach"
+            ),
         )
 
 
@@ -81,8 +85,11 @@ def _advertised(facts: ClusterFacts, broker: int, at: str, advertised: str, why:
         f"it answers at {at}, but advertised.listeners directs clients to {advertised}"
         f"{_started(facts, broker)}, where nothing answers ({why}): clients and other brokers "
         "cannot reach it",
-        f"set advertised.listeners of broker {broker} in its server.properties to an address that "
-        f"clients reach, such as {at}; then {_restart(facts, broker)}",
+        sentence(
+            f"set advertised.listeners of broker {broker} in its server.properties to an address "
+            f"that clients reach, such as {at}; then ",
+            _restart(facts, broker),
+        ),
     )
 
 
@@ -92,7 +99,7 @@ def _started(facts: ClusterFacts, broker: int) -> str:
     return facts.since(report["began_ms"] if report is not None else None)
 
 
-def _restart(facts: ClusterFacts, broker: int) -> str:
+def _restart(facts: ClusterFacts, broker: int) -> Words:
     if broker in facts.caller.local:
         return facts.caller.odradek("restart", broker)
     return f"restart broker {broker}"
@@ -110,8 +117,11 @@ def _addresses(facts: ClusterFacts) -> Iterator[Finding]:
             f"advertised.listeners directs clients to {address.host}:{address.port}"
             f"{_started(facts, broker)}, and that name cannot be resolved here: {address.problem}"
             + (f"; the broker itself answers at {at}" if at else ""),
-            f"set advertised.listeners of broker {broker} in its server.properties to a name that "
-            f"clients resolve; then {_restart(facts, broker)}",
+            sentence(
+                f"set advertised.listeners of broker {broker} in its server.properties to a name "
+                "that clients resolve; then ",
+                _restart(facts, broker),
+            ),
         )
 
 
@@ -138,13 +148,11 @@ def _directories(facts: ClusterFacts) -> Iterator[Finding]:
                     f"its disk is {percent:.0f} % full{since and f', above {limit} %{since}'}: "
                     f"{usable / _GiB:.1f} of {total / _GiB:.1f} GiB are left; when it is "
                     "full the directory goes offline",
-                    "free space, or keep less: "
-                    + facts.caller.kafka(
-                        "kafka-configs",
-                        "--alter --entity-type topics --entity-name TOPIC --add-config "
-                        "retention.bytes=N",
-                    )
-                    + "; or move replicas away with kafka-reassign-partitions",
+                    sentence(
+                        "free space, or keep less: ",
+                        facts.caller.set_option("topics", "TOPIC", "retention.bytes=N"),
+                        "; or move replicas away with kafka-reassign-partitions",
+                    ),
                 )
 
 
@@ -162,7 +170,7 @@ def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
         f"this log directory is offline{facts.since(directory['since_ms'])}"
         f"{f': {why}' if why else ''}; the broker serves from its other directories"
         f"{f', and {named(held)} are out of sync here' if held else ''}",
-        f"{_repair(why) or 'repair the disk, then '}{_restart(facts, broker)}",
+        sentence(_repair(why) or "repair the disk, then ", _restart(facts, broker)),
     )
 
 
@@ -177,8 +185,10 @@ def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
                 f"log.cleaner.enable is false{facts.since(report['began_ms'])}: "
                 f"{cleaner['compacted_logs']} compacted logs, such as __consumer_offsets, grow "
                 "without bound",
-                f"set log.cleaner.enable=true in server.properties of broker {broker}; then "
-                f"{_restart(facts, broker)}",
+                sentence(
+                    f"set log.cleaner.enable=true in server.properties of broker {broker}; then ",
+                    _restart(facts, broker),
+                ),
             )
         for given_up in cleaner["given_up"]:
             yield Finding(
@@ -187,9 +197,11 @@ def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
                 f"broker {broker}, {given_up['partition']}",
                 f"the cleaner has stopped cleaning it{facts.since(given_up['since_ms'])}, and it "
                 f"grows without bound: {given_up['why']}",
-                f"{_restart(facts, broker)} makes it try again; if the log is damaged, stop the "
-                "broker, move the partition's directory away and start it: it copies the log from "
-                "the leader",
+                sentence(
+                    _restart(facts, broker),
+                    " makes it try again; if the log is damaged, stop the broker, move the "
+                    "partition's directory away and start it: it copies the log from the leader",
+                ),
             )
 
 
@@ -212,8 +224,10 @@ def _options(facts: ClusterFacts) -> Iterator[Finding]:
             name,
             f"this option is set on {brokers(ids)}{facts.since(began_ms)}, and there is no such "
             f"option: it has no effect{meant}",
-            f"correct or remove it in server.properties of {brokers(ids)}; then "
-            + "; ".join(_restart(facts, broker) for broker in ids),
+            sentence(
+                f"correct or remove it in server.properties of {brokers(ids)}; then ",
+                joined(_restart(facts, broker) for broker in ids),
+            ),
         )
 
 
@@ -234,20 +248,21 @@ def _exposed(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> str:
-    options = facts.caller.options
+def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> Sentence:
     if protocol != _HTTP and all(broker in facts.caller.local for broker in ids):
-        return (
-            f"odradek down{options}; odradek up --secure{options}; or, for clients of this host "
-            f"only: odradek down{options}; odradek up --host 127.0.0.1{options}"
-        )
+        options = facts.caller.options
+        down = command("odradek", "down", *options)
+        secure = command("odradek", "up", "--secure", *options)
+        local = command("odradek", "up", "--host", "127.0.0.1", *options)
+        local_only = sentence("or, for clients of this host only: ", down)
+        return joined((down, secure, local_only, local))
     how = (
         "odradek.http.host=127.0.0.1"
         if protocol == _HTTP
         else "listeners to 127.0.0.1, or to SASL_SSL with keys and users (docs/security.md),"
     )
-    restarts = "; ".join(_restart(facts, broker) for broker in ids)
-    return f"set {how} in server.properties; then {restarts}"
+    restarts = joined(_restart(facts, broker) for broker in ids)
+    return sentence(f"set {how} in server.properties; then ", restarts)
 
 
 _HTTP: Final = "HTTP"
@@ -271,9 +286,11 @@ def _certificates(facts: ClusterFacts) -> Iterator[Finding]:
                 f"its TLS certificate expires in {counted(days, 'day')}, at "
                 f"{facts.clock(expires_ms)}: from then on no client and no other "
                 "broker can connect to it",
-                f"{_restart(facts, broker)}, which renews it"
+                sentence(_restart(facts, broker), ", which renews it")
                 if broker in facts.caller.local
-                else f"replace the certificate in ssl.keystore.location of broker {broker}",
+                else sentence(
+                    f"replace the certificate in ssl.keystore.location of broker {broker}"
+                ),
             )
 
 
@@ -284,7 +301,8 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
             advice = _advice(what)
             lacks = lacking(refusal, facts.caller)
             if lacks is not None:
-                what, advice = lacks.what, f"if it is to be allowed: {lacks.advice}"
+                what = lacks.what
+                advice = sentence("if it is to be allowed: ", lacks.advice)
             if facts.wall_ms - refusal["last_ms"] > _RECENT_MS:
                 continue
             if what.startswith(_BY_A_BROKER):
@@ -318,20 +336,22 @@ def _refused_by_a_broker(facts: ClusterFacts, broker: int, refusal: Mapping[str,
         f"broker {broker}",
         f"{refusal['what']}: {times(refusal['count'])}{facts.since(refusal['first_ms'])}, the last "
         f"time at {facts.clock(refusal['last_ms'])}; nothing is replicated from there",
-        "make user name and password the same in the sasl.jaas.config of the brokers' listener, "
-        "here and there; for SCRAM, set the password with kafka-configs",
+        sentence(
+            "make user name and password the same in the sasl.jaas.config of the brokers' "
+            "listener, here and there; for SCRAM, set the password with kafka-configs"
+        ),
     )
 
 
-def _advice(what: str) -> str | None:
+def _advice(what: str) -> Sentence | None:
     """What to do about a refusal; None if another rule reports it or the client is not at fault."""
     for text, advice in _ADVICE:
         if text in what:
-            return advice
+            return sentence(advice)
     return None
 
 
-_ADVICE: Final = (
+_ADVICE: Final[tuple[tuple[str, Words], ...]] = (
     (
         "authentication failed: mechanism",
         (
@@ -341,9 +361,13 @@ _ADVICE: Final = (
     ),
     (
         "authentication failed: there is no user",
-        (
-            "correct the user name of the client, or make the user: kafka-configs --alter "
-            "--entity-type users --add-config 'SCRAM-SHA-512=[password=...]' (for its mechanism)"
+        sentence(
+            "correct the user name of the client, or make the user: ",
+            command(
+                *("kafka-configs", "--alter", "--entity-type", "users", "--entity-name", "NAME"),
+                *("--add-config", "SCRAM-SHA-512=[password=...]"),
+            ),
+            " (for its mechanism)",
         ),
     ),
     (
@@ -367,8 +391,8 @@ _ADVICE: Final = (
     (
         "MESSAGE_TOO_LARGE",
         (
-            "raise max.message.bytes of the topic (kafka-configs --alter --entity-type topics), or "
-            "lower batch.size and max.request.size of the producer"
+            "raise max.message.bytes of the topic with kafka-configs, or lower batch.size and "
+            "max.request.size of the producer"
         ),
     ),
     ("RECORD_LIST_TOO_LARGE", "raise segment.bytes of the topic, or lower batch.size"),
@@ -414,8 +438,11 @@ def _controllers(facts: ClusterFacts) -> Iterator[Finding]:
         f"{facts.clock(began[-1][0])} "
         f"({', '.join(f'broker {b} {times(n)}' for b, n in sorted(counts.items()))}): each change "
         "delays elections and new topics; brokers lose their sessions or are restarted",
-        "see in the logs of these brokers why: sessions that end (zookeeper.session.timeout.ms, a "
-        "host without CPU or with long pauses), or a supervisor that restarts them",
+        sentence(
+            "see in the logs of these brokers why: sessions that end "
+            "(zookeeper.session.timeout.ms, a host without CPU or with long pauses), or a "
+            "supervisor that restarts them"
+        ),
     )
 
 
@@ -442,8 +469,10 @@ def _emptied(facts: ClusterFacts) -> Iterator[Finding]:
             f"broker {broker}",
             f"it restarted with empty log directories{facts.since(entry['at_ms'])} "
             f"({entry['detail']}): {copied}; records that no other replica had are lost",
-            "check that the right disk is mounted at log.dirs of that broker; if it was replaced "
-            "on purpose, do nothing: its replicas join the ISRs by themselves",
+            sentence(
+                "check that the right disk is mounted at log.dirs of that broker; if it was "
+                "replaced on purpose, do nothing: its replicas join the ISRs by themselves"
+            ),
         )
 
 

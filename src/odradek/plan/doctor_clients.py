@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from odradek.model.command import flag
 from odradek.model.partition import TopicPartition
+from odradek.model.sentence import sentence
 from odradek.plan.facts import ClusterFacts, Finding, OpenProducer, Severity, named
 from odradek.plan.quantities import counted
 
@@ -33,11 +35,7 @@ def _hanging(facts: ClusterFacts, partition: TopicPartition, producer: OpenProdu
         f"{producer.first_offset}, its last write was at {facts.clock(producer.last_timestamp)}, "
         "and no coordinator has it: it never ends by itself, read_committed consumers wait "
         "there, and the log is not cleaned",
-        facts.caller.kafka(
-            "kafka-transactions",
-            f"abort --topic {partition.topic} --partition {partition.partition} --start-offset "
-            f"{producer.first_offset}",
-        ),
+        sentence(facts.caller.abort(partition, producer.first_offset)),
     )
 
 
@@ -50,10 +48,13 @@ def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenProducer
         f"the transaction of transactional.id {producer.transactional_id} is open"
         f"{facts.since(producer.started_ms)}: read_committed consumers wait at offset "
         f"{producer.first_offset}",
-        f"commit or abort it in that producer; the coordinator aborts it at {facts.clock(ends_ms)} "
-        "(transaction.timeout.ms); more: "
-        + facts.caller.kafka(
-            "kafka-transactions", f"describe --transactional-id {producer.transactional_id}"
+        sentence(
+            "commit or abort it in that producer; the coordinator aborts it at "
+            f"{facts.clock(ends_ms)} (transaction.timeout.ms); more: ",
+            facts.caller.kafka(
+                "kafka-transactions",
+                *("describe", *flag("--transactional-id", producer.transactional_id)),
+            ),
         ),
     )
 
@@ -63,7 +64,6 @@ def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenProducer
 
 def _groups(facts: ClusterFacts) -> Iterator[Finding]:
     lag = {group.name: group.lag for group in facts.groups}
-    where = facts.caller.options or facts.caller.server
     oldest_ms = facts.wall_ms - facts.patience_ms
     for group in sorted(facts.coordinated, key=lambda g: str(g["group"])):
         name, since_ms = group["group"], group["since_ms"]
@@ -78,8 +78,11 @@ def _groups(facts: ClusterFacts) -> Iterator[Finding]:
                 f"group {name}",
                 f"it has been rebalancing{facts.since(since_ms)}, and no member consumes: it "
                 f"waits for {awaited}{f'; it began because {reason}' if reason else ''}",
-                "end or restart that consumer: it neither joins nor leaves (max.poll.interval.ms "
-                f"bounds the wait); more: odradek why group {name}{where}",
+                sentence(
+                    "end or restart that consumer: it neither joins nor leaves "
+                    "(max.poll.interval.ms bounds the wait); more: ",
+                    facts.caller.why("group", name),
+                ),
             )
         elif group["state"] == "Stable" and group["member_count"] and lag.get(name, 0):
             last_ms = group["last_commit_ms"]
@@ -91,8 +94,12 @@ def _groups(facts: ClusterFacts) -> Iterator[Finding]:
                     f"{_waiting(lag[name])} for it and no offset is committed since "
                     f"{facts.clock(last_ms)}, though {_members(group['member_count'])} active: "
                     "they are stuck in processing, or do not commit",
-                    "see the consumers' own logs; which partition waits: "
-                    + facts.caller.kafka("kafka-consumer-groups", f"--describe --group {name}"),
+                    sentence(
+                        "see the consumers' own logs; which partition waits: ",
+                        facts.caller.kafka(
+                            "kafka-consumer-groups", "--describe", *flag("--group", name)
+                        ),
+                    ),
                 )
 
 
@@ -112,8 +119,12 @@ def _lagging(facts: ClusterFacts) -> Iterator[Finding]:
                 "lag",
                 f"group {group.name}",
                 f"{_waiting(group.lag)}, and it has no members",
-                "start its consumers; or, if it is not used any more: "
-                + facts.caller.kafka("kafka-consumer-groups", f"--delete --group {group.name}"),
+                sentence(
+                    "start its consumers; or, if it is not used any more: ",
+                    facts.caller.kafka(
+                        "kafka-consumer-groups", "--delete", *flag("--group", group.name)
+                    ),
+                ),
             )
 
 
@@ -132,11 +143,9 @@ def _future(facts: ClusterFacts) -> Iterator[Finding]:
             named(partitions),
             f"records with timestamps up to {counted(round(hours), 'hour')} ahead: retention by "
             "time uses the largest of a segment, and so does not delete them until then",
-            facts.caller.kafka(
-                "kafka-configs",
-                f"--alter --entity-type topics --entity-name {topic} --add-config "
-                "message.timestamp.after.max.ms=3600000; delete the existing by retention.bytes, "
-                "or kafka-delete-records",
+            sentence(
+                facts.caller.set_option("topics", topic, "message.timestamp.after.max.ms=3600000"),
+                "; delete the existing by retention.bytes, or kafka-delete-records",
             ),
         )
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
+from odradek.model.sentence import Sentence
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.commands import Caller, clock, some
 
@@ -37,7 +38,16 @@ class Finding(NamedTuple):
     kind: str
     subject: str
     why: str
-    fix: str  # a command, or what to do
+    fix: Sentence  # a command, or what to do
+
+    def as_plain(self) -> dict[str, Any]:
+        """For JSON: `fix` as text, and each of its commands as words and as text."""
+        return {
+            **self._asdict(),
+            "severity": self.severity.name.lower(),
+            "fix": str(self.fix),
+            "commands": [{"words": each.words, "text": str(each)} for each in self.fix.commands],
+        }
 
 
 class Address(NamedTuple):

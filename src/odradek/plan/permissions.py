@@ -21,6 +21,7 @@ from odradek.model.acl import (
     ResourceType,
     words,
 )
+from odradek.model.command import Command
 from odradek.model.errors import OdradekError
 from odradek.plan.commands import Caller
 from odradek.plan.denied import acls_command, described
@@ -117,7 +118,7 @@ def by_principal(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
     return found
 
 
-def commands(bindings: Sequence[Binding], caller: Caller, action: str) -> list[str]:
+def commands(bindings: Sequence[Binding], caller: Caller, action: str) -> list[Command]:
     """The calls of `kafka-acls` that add or remove these ACLs, one for each resource."""
     grouped: dict[tuple[ResourcePattern, str, str, bool], list[AclEntry]] = {}
     for pattern, entry in bindings:

@@ -181,7 +181,7 @@ def create_app(
         has_cluster = source is not None and (session is not None or not has_log_in)
         return {
             "sections": sections if session is not None or not has_log_in else (),
-            "server": workspace(request).source.server if has_cluster else "",
+            "caller": workspace(request).source.named if has_cluster else None,
             "user": None if session is None else session.user,
             "path": request.url.path,
             "version": __version__,

@@ -13,7 +13,6 @@ import hashlib
 import json
 import pathlib
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -25,8 +24,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from odradek.model.command import Command, command
+from odradek.model.printable import printable
+from odradek.model.sentence import Sentence
 from odradek.plan.quantities import binary_text, bytes_text, span_text
-from odradek.web.fixes import fix_steps
 from odradek.web.paging import page_links
 
 HERE: Final = pathlib.Path(__file__).parent
@@ -39,16 +40,25 @@ def plain(value: object) -> Any:
     """A value of dataclasses, named tuples, enums and mappings as JSON has it; no pictures."""
     if isinstance(value, Enum):
         return value.name.lower()
+    if isinstance(value, Command | Sentence):
+        return _said(value)
     if is_dataclass(value) and not isinstance(value, type):
         found = {field.name: getattr(value, field.name) for field in fields(value)}
         return {name: plain(each) for name, each in found.items() if not hasattr(each, "__html__")}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
+        value = value._asdict()
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(each) for each in value]
     return str(value) if isinstance(value, pathlib.Path) else value
+
+
+def _said(value: Command | Sentence) -> dict[str, Any]:
+    """The text of a command with its words, and of a sentence with its commands."""
+    if isinstance(value, Command):
+        return {"words": list(value.words), "text": str(value)}
+    return {"text": str(value), "commands": [_said(each) for each in value.commands]}
 
 
 def wants_json(request: Request) -> bool:
@@ -107,13 +117,13 @@ class Rendering:
             lstrip_blocks=True,
         )
         self.environment.filters |= {
-            "count": count, "size": size, "duration": duration, "clock": clock,
-            "shell": shlex.quote,
+            "printable": printable, "count": count,
+            "size": size, "duration": duration, "clock": clock,
             "rate": lambda number: f"{bytes_text(number)}/s",
         }  # fmt: skip
         self.environment.globals |= {
             "live": _marked, "static": static_url, "page_links": page_links,
-            "fix_steps": fix_steps,
+            "words": command,
         }  # fmt: skip
 
     def __call__(

@@ -34,7 +34,7 @@ def refusal(**changed):
 
 def explained(*refusals, client_id="app"):
     reports = {1: {"broker": {"refusals": list(refusals), "began_ms": NOW_MS - 90_000}}}
-    return explain_client(Asked(CALLER, reports), client_id, NOW_MS)
+    return [str(line) for line in explain_client(Asked(CALLER, reports), client_id, NOW_MS)]
 
 
 def test_what_a_client_lacks_is_named_with_the_command_that_grants_it():

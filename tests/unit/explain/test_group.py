@@ -12,6 +12,10 @@ from odradek.plan.commands import Caller, clock
 NOW_MS = 1_800_000_000_000
 
 
+def texts(lines):
+    return [str(line) for line in lines]
+
+
 def member(name, *partitions, **changed):
     parts = [TopicPartition("t", number) for number in partitions]
     return {
@@ -38,7 +42,7 @@ def lines(report):
         0: {"groups": {"group": "g", "is_here": False, "why": "NOT_COORDINATOR"}},
         1: {"groups": report},
     })  # fmt: skip
-    return explain_group(asked, "g", NOW_MS)
+    return [str(line) for line in explain_group(asked, "g", NOW_MS)]
 
 
 def test_a_stable_group_with_an_idle_member():
@@ -127,7 +131,7 @@ def test_the_high_watermark_waits_for_the_slowest_replica_in_sync():
         3: {"replicas": [old], "lag_ms_max": 30_000},
     }
 
-    assert explain_replicas(reports, 0) == [
+    assert texts(explain_replicas(reports, 0)) == [
         (
             "t-0: high watermark 120, the leader's LEO 150; leader 1 (leader epoch 5); ISR 1, 2; "
             "min.insync.replicas 2"
@@ -152,7 +156,7 @@ def test_a_follower_that_cannot_connect_says_why():
         3: {"replicas": [FOLLOWER], "lag_ms_max": 30_000, "fetch_problems": [problem]},
     }
 
-    assert explain_replicas(reports, 0)[-1].endswith(
+    assert texts(explain_replicas(reports, 0))[-1].endswith(
         "it cannot connect to broker 1: h:9092 refuses the log-in: wrong password"
     )
 
@@ -162,7 +166,7 @@ def test_an_isr_that_is_too_small_and_an_open_transaction():
                    last_stable_offset=115, followers=[
                        {"broker": 2, "leo": -1, "caught_up_ms_ago": 9, "fetched_ms_ago": None,
                         "in_sync": False}])  # fmt: skip
-    text = explain_replicas({1: {"replicas": [alone], "lag_ms_max": 30_000}}, 0)
+    text = texts(explain_replicas({1: {"replicas": [alone], "lag_ms_max": 30_000}}, 0))
 
     assert text[3:] == [
         "  2        follower  ?      ?    ?       no      ?          never",

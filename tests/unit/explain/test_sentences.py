@@ -20,6 +20,10 @@ MOVE = (
 )
 
 
+def texts(lines):
+    return [str(line) for line in lines]
+
+
 def partition(**changed):
     return {
         "topic": "t", "partition": 3, "state": "OnlinePartition", "leader": 1, "leader_epoch": 5,
@@ -78,8 +82,8 @@ GONE_SINCE = (
     " since 10:01:00 because broker 2 is offline (its process was killed); odradek start 2 --dir D"
 )
 AWAY = "broker 2 is offline since 10:01:00 (its process was killed); odradek start 2 --dir D"
-KILLED = Caller("b:9", " --dir D", {1: "running", 2: "killed"})
-CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on device"})
+KILLED = Caller("b:9", ("--dir", "D"), {1: "running", 2: "killed"})
+CRASHED = Caller("b:9", ("--dir", "D"), {2: "crashed"}, {2: "/data: No space left on device"})
 
 
 @pytest.mark.parametrize(
@@ -244,7 +248,7 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
     ],
 )  # fmt: skip
 def test_a_topic_is_explained(found, sentences):
-    lines = explain_topic(found, "t", 3)
+    lines = texts(explain_topic(found, "t", 3))
     end = lines.index("") if "" in lines else len(lines)
     assert lines[:end] == sentences
 
@@ -254,7 +258,7 @@ def test_fifty_partitions_with_one_cause_are_one_line():
     entries = [{**ELECTED, "partition": n, "number": n,
                 "after": {"leader": 1 + 2 * (n % 2), "isr": [1]},
                 "at_ms": ELECTED["at_ms"] + 20 * n} for n in range(50)]  # fmt: skip
-    lines = explain_topic(picture(*partitions, journal=entries), "t")
+    lines = texts(explain_topic(picture(*partitions, journal=entries), "t"))
 
     assert lines[: lines.index("")] == [
         (
@@ -268,19 +272,24 @@ def test_fifty_partitions_with_one_cause_are_one_line():
 
 
 def test_two_brokers_that_are_away_get_a_command_each():
-    caller = Caller(options=" --dir D", local={1: "killed", 2: "paused"})
+    caller = Caller(options=("--dir", "D"), local={1: "killed", 2: "paused"})
 
-    assert caller.bring_all_back([2, 1]) == "odradek start 1 --dir D; odradek resume 2 --dir D"
+    found = caller.bring_all_back([2, 1])
+
+    assert str(found) == "odradek start 1 --dir D; odradek resume 2 --dir D"
+    assert [each.words[:3] for each in found.commands] == [
+        ("odradek", "start", "1"), ("odradek", "resume", "2"),
+    ]  # fmt: skip
 
 
 def test_the_newest_decisions_come_last():
     many = [at(n, "LEADER_ELECTED", number=n, after={"leader": 9, "isr": [9]}) for n in range(20)]
-    lines = explain_topic(picture(partition(leader=2), journal=many), "t")
+    lines = texts(explain_topic(picture(partition(leader=2), journal=many), "t"))
     assert lines[1:3] == ["", "the controller's decisions:"]
     assert lines[3] == "  10:08:00  LEADER_ELECTED said"
     assert lines[-1] == "  10:19:00  LEADER_ELECTED said"
     yesterday = {**ELECTED, "at_ms": ELECTED["at_ms"] - 86_400_000}
-    lines = explain_topic(picture(partition(leader=2), journal=[yesterday]), "t")
+    lines = texts(explain_topic(picture(partition(leader=2), journal=[yesterday]), "t"))
     assert lines[-1] == "  2026-05-03 10:01:00  LEADER_ELECTED said"
 
 
@@ -337,7 +346,7 @@ def test_the_newest_decisions_come_last():
     ],
 )  # fmt: skip
 def test_a_broker_is_explained(found, sentences):
-    lines = explain_broker(found, 2)
+    lines = texts(explain_broker(found, 2))
     end = lines.index("") if "" in lines else len(lines)
     assert lines[:end] == sentences
 

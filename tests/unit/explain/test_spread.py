@@ -3,6 +3,11 @@
 import pytest
 
 from odradek.explain.spread import RECORDS_MIN, explain_spread
+from odradek.plan.commands import Caller
+
+
+def explained(reports):
+    return [str(line) for line in explain_spread(reports, Caller(bootstrap="b:9"))]
 
 
 def report(*replicas):
@@ -22,12 +27,12 @@ def led(partition, leo, start=0, epoch=1, role="leader"):
 
 def test_a_partition_with_most_records_is_named_with_its_broker():
     reports = {0: report(led(0, 100), led(2, 100)), 1: report(led(1, 5_000), led(3, 200))}
-    (line,) = explain_spread(reports)
+    (line,) = explained(reports)
     assert line.startswith(
         "t-1 has 93% of the topic's 5,400 records, an even share of 4 partitions is 25%, "
         "and of all on broker 1 96%: broker 1 does that part of the work alone, with one core"
     )
-    assert line.endswith("odradek plan partitions --keys-topic t")
+    assert line.endswith("odradek plan partitions --bootstrap-server b:9 --keys-topic t")
 
 
 @pytest.mark.parametrize(
@@ -41,16 +46,16 @@ def test_a_partition_with_most_records_is_named_with_its_broker():
     ],
 )
 def test_an_even_topic_and_a_small_one_are_not_named(ends):
-    assert not explain_spread({0: report(*(led(n, end) for n, end in enumerate(ends)))})
+    assert not explained({0: report(*(led(n, end) for n, end in enumerate(ends)))})
 
 
 @pytest.mark.parametrize("ends", [[300, 1_000], [200, 200, 1_000], [900, 900, 900, 2_900]])
 def test_an_uneven_topic_is_named(ends):
-    assert explain_spread({0: report(*(led(n, end) for n, end in enumerate(ends)))})
+    assert explained({0: report(*(led(n, end) for n, end in enumerate(ends)))})
 
 
 def test_records_that_are_deleted_do_not_count():
-    assert not explain_spread({0: report(led(0, 9_000, start=8_000), led(1, 1_000))})
+    assert not explained({0: report(led(0, 9_000, start=8_000), led(1, 1_000))})
 
 
 def test_followers_and_former_leaders_do_not_count():
@@ -58,4 +63,4 @@ def test_followers_and_former_leaders_do_not_count():
         0: report(led(0, 1_000, epoch=2), led(1, 1_000)),
         1: report(led(0, 90_000, epoch=1), led(1, 90_000, role="follower")),
     }
-    assert not explain_spread(reports)
+    assert not explained(reports)

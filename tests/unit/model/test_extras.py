@@ -30,4 +30,4 @@ def test_the_packages_are_those_of_the_extras():
 def test_the_command_can_be_pasted_into_a_shell(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/my home/bin/python")
 
-    assert install("plan") == "'/my home/bin/python' -m pip install 'scipy>=1.11'"
+    assert str(install("plan")) == "'/my home/bin/python' -m pip install 'scipy>=1.11'"

@@ -124,7 +124,7 @@ def test_principals_are_in_order_with_their_denials_last():
 
 def test_one_command_for_each_resource_that_kafkas_tool_accepts():
     made = [acl(READ), acl(WRITE), acl(READ, pattern_of("group", "g*"), host="10.0.0.7")]
-    printed = commands(made, Caller("b:9", config="c.properties"), "add")
+    printed = [str(each) for each in commands(made, Caller("b:9", config="c.properties"), "add")]
 
     where = "--bootstrap-server b:9 --command-config c.properties"
     assert printed == [

@@ -9,7 +9,9 @@ from starlette.applications import Starlette
 from tests.asgi import request
 
 from odradek.model.clock import WallMs
+from odradek.model.command import command
 from odradek.model.partition import TopicPartition
+from odradek.model.sentence import sentence
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.commands import Caller
 from odradek.plan.facts import Finding, Severity
@@ -34,7 +36,10 @@ from odradek.web.timeline.view import JOURNAL, timeline_view
 from odradek.web.topics.view import lanes_of, topic_view, topic_view_at, topics_view
 
 AT = WallMs(1_000)
-OFFLINE = Finding(Severity.CRITICAL, "offline", "t-0", "no leader", "odradek start 1")
+OFFLINE = Finding(
+    Severity.CRITICAL, "offline", "t-0", "no leader", sentence(command("odradek", "start", "1"))
+)
+START = {"words": ["odradek", "start", "1"], "text": "odradek start 1"}
 
 
 def topic(name: str, **counts) -> TopicCounts:
@@ -73,7 +78,7 @@ def test_now_counts_what_is_missing():
     ]  # fmt: skip
     assert plain(view)["findings"][0] == {
         "severity": "critical", "kind": "offline", "subject": "t-0", "why": "no leader",
-        "fix": "odradek start 1",
+        "fix": {"text": "odradek start 1", "commands": [START]},
     }  # fmt: skip
 
 
@@ -324,13 +329,17 @@ def test_the_timeline_of_a_moment_has_what_happened_until_then():
 def test_the_command_beside_a_reason_names_the_properties_of_the_client(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     detail = TopicDetail(
-        name="t", exists=True, at_ms=1, partitions=(partition(),), sentences=("t-0: it is so",)
+        name="t",
+        exists=True,
+        at_ms=1,
+        partitions=(partition(),),
+        sentences=(sentence("t-0: it is so"),),
     )
     source = Source({"bootstrap.servers": "127.0.0.1:1"}, config="c.properties")
 
     text = request(page_of(source, {"topic": detail}), "GET", "/topics/t", lifespan=True).text
-    command = "odradek why topic t --bootstrap-server 127.0.0.1:1 --command-config c.properties"
-    assert f"<code>{command}</code>" in text
+    shown = "odradek why topic t --bootstrap-server 127.0.0.1:1 --command-config c.properties"
+    assert f"<code>{shown}</code>" in text
 
 
 def page_of(source: Source, values: Mapping[str, object]) -> Starlette:
@@ -370,7 +379,7 @@ def test_permissions_are_shown_in_words_with_the_command_that_removes_them():
     (each,) = view.permissions
     assert each.principal == "User:app"
     assert "orders-" in each.sentences[0]
-    assert each.removals == (
+    assert tuple(map(str, each.removals)) == (
         (
             "kafka-acls --bootstrap-server b:1 --remove --allow-principal User:app "
             "--operation Read --topic orders- --resource-pattern-type prefixed"

@@ -27,6 +27,7 @@ from odradek.cli.kafka.support.flags import Flags, Parser, UsageError
 from odradek.cli.kafka.support.java import hash_order, int_list, split, string_hash
 from odradek.client.admin.partitions import PartitionReassignment, list_reassignments
 from odradek.client.cluster import Cluster
+from odradek.model.command import command, flag
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
@@ -75,12 +76,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _reassignment_hint(flags: Flags) -> str:
     names = {"topic": "TOPIC", "replication-factor": "N", "bootstrap-server": "HOST:PORT"}
-    words = " ".join(
-        f"--{name} {(flags.values(name) or [default])[0]}" for name, default in names.items()
-    )
+    given = [
+        word
+        for name, default in names.items()
+        for word in flag(f"--{name}", (flags.values(name) or [default])[0])
+    ]
     return (
         "Hint: a reassignment changes the replication factor. Plan it and carry it out with\n"
-        f"    odradek plan replication-factor {words} --execute\n"
+        f"    {command('odradek', 'plan', 'replication-factor', *given, '--execute')}\n"
         "or name the replicas of each partition in a file for\n"
         "    kafka-reassign-partitions --reassignment-json-file FILE --execute"
     )

@@ -25,6 +25,7 @@ from odradek.explain.collected import (
     without_cluster,
 )
 from odradek.explain.reports import ask_cluster, ask_directory
+from odradek.model.sentence import sentence
 from odradek.plan.commands import Caller
 from odradek.plan.doctor import diagnose
 from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, ClusterFacts, Finding, Severity
@@ -110,7 +111,7 @@ def _findings(examine: Callable[[Callable[[ClusterFacts], int]], int], where: st
     try:
         examine(seen)
     except UnansweredError as error:
-        fix = "Start its brokers, or correct the address."
+        fix = sentence("Start its brokers, or correct the address.")
         found.append(Finding(Severity.CRITICAL, "unreachable", where, str(error), fix))
     return found
 
@@ -156,7 +157,7 @@ def _examine(
 def _show(facts: ClusterFacts, *, as_json: bool) -> int:
     findings = diagnose(facts)
     if as_json:
-        named = [{**f._asdict(), "severity": f.severity.name.lower()} for f in findings]
+        named = [finding.as_plain() for finding in findings]
         print(json.dumps({"findings": named, "unknown": dict(facts.unknown)}, indent=2))
     else:
         _print(facts, findings)

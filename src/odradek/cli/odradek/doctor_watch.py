@@ -123,17 +123,13 @@ class ClusterWatch:
                 return int(any(f.severity is Severity.CRITICAL for f in findings))
 
 
-def as_json(finding: Finding) -> Mapping[str, Any]:
-    return {**finding._asdict(), "severity": finding.severity.name.lower()}
-
-
 def message(at_s: float, changed: FindingsChange, findings: Sequence[Finding]) -> Mapping[str, Any]:
     """What a webhook gets, and what `--json` prints as one line."""
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s)),
-        "new": [as_json(finding) for finding in changed.new],
-        "solved": [as_json(finding) for finding in changed.solved],
-        "findings": [as_json(finding) for finding in findings],
+        "new": [finding.as_plain() for finding in changed.new],
+        "solved": [finding.as_plain() for finding in changed.solved],
+        "findings": [finding.as_plain() for finding in findings],
     }
 
 

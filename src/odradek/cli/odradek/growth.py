@@ -46,6 +46,8 @@ def add(count: int, path: pathlib.Path, rack: str | None, *, shows_plan: bool) -
 def _show_plan(path: pathlib.Path, bootstrap: str, added: set[int]) -> int:
     from odradek.cli.odradek.plan import rebalance  # noqa: PLC0415 - it imports much
 
+    directory = ClusterDirectory(path)
+
     async def known(cluster: Cluster) -> int:
         """Wait until the brokers have the added ones in their metadata."""
         deadline_s = time.monotonic() + _KNOWN_S
@@ -54,7 +56,7 @@ def _show_plan(path: pathlib.Path, bootstrap: str, added: set[int]) -> int:
             if time.monotonic() >= deadline_s:
                 raise LocalError(
                     f"brokers {sorted(added)} are not in the cluster's metadata after "
-                    f"{_KNOWN_S:.0f} s: odradek doctor --dir {path}"
+                    f"{_KNOWN_S:.0f} s: {directory.command('doctor')}"
                 )
             await asyncio.sleep(_LOOK_AGAIN_S)
             await cluster.refresh()
@@ -62,7 +64,7 @@ def _show_plan(path: pathlib.Path, bootstrap: str, added: set[int]) -> int:
 
     with_cluster(bootstrap, properties_of(admin_file(path)), known)
     code: int = rebalance.main(args=["--dir", str(path)], standalone_mode=False)
-    say(f"to carry it out: odradek plan rebalance --dir {path} --execute")
+    say(f"to carry it out: {directory.command('plan', 'rebalance', '--execute')}")
     return code
 
 
@@ -75,7 +77,8 @@ def clone(target: pathlib.Path, path: pathlib.Path) -> None:
     The copy has the same topics, records, committed offsets and users, and other ports: to try
     something on. Where the file system can share blocks, it takes no space until files change.
     """
-    copied = copy_directory(ClusterDirectory(path), ClusterDirectory(target))
+    copy = ClusterDirectory(target)
+    copied = copy_directory(ClusterDirectory(path), copy)
     shared = f", {bytes_text(copied.shared_bytes)} shared" if copied.shared_bytes else ""
     say(f"{copied.files} files, {bytes_text(copied.total_bytes)}{shared}")
-    say(f"the copy has the cluster id of the original; to start it: odradek up --dir {target}")
+    say(f"the copy has the cluster id of the original; to start it: {copy.command('up')}")

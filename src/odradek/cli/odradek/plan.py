@@ -10,7 +10,6 @@ import json
 import pathlib
 import random
 import resource
-import shlex
 import signal
 import sys
 import time
@@ -31,6 +30,7 @@ from odradek.cli.odradek.plan_tables import (
 from odradek.cli.odradek.where import cluster_options
 from odradek.cli.suggesting import SuggestingGroup
 from odradek.client.cluster import Cluster
+from odradek.model.command import command, flag
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.placement.sizing import (
@@ -450,7 +450,8 @@ def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_js
         [(loss.name, loss.offline, loss.under_min_isr, loss.leaders_moved) for loss in lost],
     )
     print()
-    print(f"kafka-topics --create --topic {given['topic']} --replica-assignment {argument}")
+    placing = (*flag("--topic", given["topic"]), *flag("--replica-assignment", argument))
+    print(command("kafka-topics", "--create", *placing))
 
 
 # ----------------------------------------------------------------------------------- what is moved
@@ -563,9 +564,8 @@ class _Execution:
         self._stops = False
         self._progress = MoveProgress(0, len(made.changed), 0, 0, ())
         # The command line that makes this plan again: without --execute and --cancel.
-        self._words = shlex.join(
-            ["odradek", *(w for w in click.get_current_context().obj or [] if w != "--execute")]
-        )
+        typed = click.get_current_context().obj or []
+        self._words = ("odradek", *(word for word in typed if word != "--execute"))
 
     async def run(self) -> int:
         """Execute the plan. Returns the exit code: 0, or 130 if it was interrupted."""
@@ -595,7 +595,7 @@ class _Execution:
             f"interrupted: {done} of {len(self._made.changed)} partitions are as planned, the rest "
             "is unchanged, and no replica moves any more" + self._throttle_text("is cleared")
         )
-        self._say(f"  to continue:   {self._words} --execute")
+        self._say(f"  to continue:   {self._again('--execute')}")
         return _INTERRUPTED
 
     def _tell(self, progress: MoveProgress) -> None:
@@ -619,13 +619,16 @@ class _Execution:
         self._say(
             "no further batch begins; waiting for the current one (Ctrl-C again: end at once)"
         )
-        self._say(f"  to cancel:     {self._words} --cancel")
-        self._say(f"  to continue:   {self._words} --execute")
+        self._say(f"  to cancel:     {self._again('--cancel')}")
+        self._say(f"  to continue:   {self._again('--execute')}")
 
     def _throttle_text(self, becomes: str) -> str:
         if self._throttle is None:
             return ""
         return f"; the throttle of {bytes_text(self._throttle)}/s {becomes}"
+
+    def _again(self, how: str) -> str:
+        return str(command(*self._words, how))
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ In the foreground it shows the state of the brokers on the terminal until Ctrl-C
 on. The bootstrap address is printed last, and is the only output on stdout.
 """
 
+import json
 import pathlib
 import signal
 import subprocess
@@ -22,9 +23,11 @@ from odradek.config.listeners import is_exposed
 from odradek.config.properties import parse_overrides
 from odradek.local.client_files import ADMIN, APPLICATION, ClientFiles
 from odradek.local.cores import one_per_core, usable_cores
-from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
+from odradek.local.directory import ClusterDirectory, unless_default
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
+from odradek.model.command import command
+from odradek.plan.commands import Caller
 
 _AUTO: Final = "auto"
 
@@ -40,6 +43,9 @@ def _number_or_auto(
         raise click.BadParameter(
             f"{value!r} is not a number, nor {_AUTO} for one broker for each core"
         ) from None
+
+
+_ALLOW_EXAMPLE: Final = "odradek allow app read,write,create topic greetings --group greeters"
 
 
 @click.command
@@ -157,21 +163,22 @@ def _how_to_connect(path: pathlib.Path, bootstrap: str, *, is_new: bool) -> list
     files = ClientFiles(path / "clients")
     if not is_new:
         return [f"clients need a file of {files.folder}: docs/security.md"]
-    where = "" if str(path) == DEFAULT_DIR else f" --dir {path}"
+    where = unless_default(path)
     admin, app = files.java(ADMIN), files.librdkafka(APPLICATION)
+    quoted = json.dumps(str(app))
     begins = f"{files.java(APPLICATION)}; it may do nothing until it is allowed to, such as:"
     return [
         "clients connect with TLS, as a user with a password; for each user there is a file:",
         f"  administrator  {admin}",
         f"  application    {begins}",
-        f"    odradek allow app read,write,create topic greetings --group greeters{where}",
+        f"    {command(*_ALLOW_EXAMPLE.split(), *where)}",
         "  Kafka's tools, Odradek's and Java's:",
-        f"    kafka-topics --bootstrap-server {bootstrap} --command-config {admin} --list",
+        f"    {Caller(bootstrap, config=str(admin)).kafka('kafka-topics', '--list')}",
         f"  librdkafka     {app}; in Python, as a dict:",
-        f'    settings = dict(line.rstrip("\\n").split("=", 1) for line in open("{app}")',
+        f'    settings = dict(line.rstrip("\\n").split("=", 1) for line in open({quoted})',
         '                    if not line.startswith("#"))',
         "    confluent_kafka.Producer(settings)",
-        f"  other users    odradek user add NAME{where}",
+        f"  other users    {command('odradek', 'user', 'add', 'NAME', *where)}",
     ]
 
 

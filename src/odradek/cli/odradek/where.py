@@ -75,7 +75,7 @@ def bootstrap_of(path: pathlib.Path) -> str:
     known = directory.load() is not None and Supervisor(directory, say=say).status()
     if not known or not known["bootstrap"]:
         raise click.UsageError(
-            f"there is no cluster in {path}: start one with `odradek up --dir {path}`, or name "
+            f"there is no cluster in {path}: start one with `{directory.command('up')}`, or name "
             "another with --bootstrap-server HOST:PORT"
         )
     return str(known["bootstrap"])

@@ -30,6 +30,7 @@ from odradek.explain.spread import explain_spread
 from odradek.local.client_files import admin_file
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError
+from odradek.model.sentence import Sentence, sentence
 from odradek.net.clock import real_wall_ms
 from odradek.plan.commands import Caller
 from odradek.plan.denied import (
@@ -40,8 +41,9 @@ from odradek.plan.denied import (
     hidden_in,
     settings_of,
 )
+from odradek.security.acls import AclSettings
 
-Explain = Callable[[Asked], list[str]]
+Explain = Callable[[Asked], list[Sentence]]
 
 
 @click.group
@@ -77,10 +79,10 @@ def topic(name: str, partition: int | None, **where: Any) -> int:
     query = {"topic": name} | ({} if partition is None else {"partition": str(partition)})
     wanted = {"journal": query, "controller": query, "broker": {}, "replicas": query}
 
-    def sentences(asked: Asked) -> list[str]:
+    def sentences(asked: Asked) -> list[Sentence]:
         explained = explain_topic(picture_of(asked, real_wall_ms()), name, partition)
         if partition is None:
-            return [*explained, *explain_spread(asked.by_broker("replicas"))]
+            return [*explained, *explain_spread(asked.by_broker("replicas"), asked.caller)]
         return [*explain_replicas(asked.by_broker("replicas"), partition), *explained]
 
     return _answer(wanted, sentences, **where)
@@ -195,16 +197,17 @@ def _resource(*, on_cluster: bool, **names: str | None) -> ResourcePattern:
     return named[0]
 
 
-async def _denied(cluster: Cluster, asked: DeniedRequest, caller: Caller) -> list[str]:
+async def _denied(cluster: Cluster, asked: DeniedRequest, caller: Caller) -> list[Sentence]:
     await cluster.refresh()
     ids = sorted(await cluster.nodes())
     configs = await describe_configs(cluster, [(BROKER, str(id_)) for id_ in ids])
-    settings, notes = {}, []
+    settings: dict[int, AclSettings | None] = {}
+    notes: list[Sentence] = []
     for (_, id_), found in configs.items():
         if isinstance(found, ApiError):
             raise found
         settings[int(id_)] = settings_of(found)
-        notes += [f"broker {id_} {note}" for note in hidden_in(found)]
+        notes += [sentence(f"broker {id_} {note}") for note in hidden_in(found)]
     everything = Acl(ResourceType.ANY, None, ANY, None, None, AclOperation.ANY, ANY)
     has_acls = any(own is not None for own in settings.values())
     acls = await describe_acls(cluster, everything) if has_acls else []
@@ -233,8 +236,8 @@ def _answer(
             reports = {str(id_): found for id_, found in sorted(asked.reports.items())}
             print(json.dumps({"state": asked.state, "journal": asked.journal, "reports": reports}))
             return 0
-        for sentence in explain(asked):
-            print(sentence)
+        for line in explain(asked):
+            print(line)
         for id_, reason in sorted(asked.silent.items()):
             if asked.caller.local.get(id_, "running") == "running":
                 print(f"broker {id_} was not asked: {reason}", file=sys.stderr)

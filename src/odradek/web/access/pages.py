@@ -12,6 +12,7 @@ from odradek.plan.permissions import PermissionTextError, sentences
 from odradek.web.access.view import ACCESS, access_view, acls_of, permission
 from odradek.web.guard import form_of, writes
 from odradek.web.live.view import LiveView
+from odradek.web.rendering import plain
 from odradek.web.workspace import workspace
 
 VIEW = LiveView(
@@ -45,8 +46,8 @@ async def change(request: Request) -> Response:
     verb = "remove" if fields.get("action") == "revoke" else "add"
     caller = workspace(request).source.named
     commands = [acl_command(each, caller, verb) for each in bindings]
-    says = "\n".join([done + "; ".join(sentences(bindings)), *commands])
-    return JSONResponse({"says": says, "commands": commands})
+    says = "\n".join([done + "; ".join(sentences(bindings)), *map(str, commands)])
+    return JSONResponse({"says": says, "commands": plain(commands)})
 
 
 ROUTES = (VIEW.route(), Route("/access", change, methods=["POST"]))

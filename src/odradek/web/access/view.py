@@ -7,6 +7,7 @@ from typing import Final
 import odradek.client.admin.security as rights
 from odradek.client.admin.security import Acl
 from odradek.model.acl import WILDCARD, AclEntry, Binding
+from odradek.model.command import Command
 from odradek.plan.commands import Caller
 from odradek.plan.denied import acl_command, bindings_of
 from odradek.plan.permissions import (
@@ -38,7 +39,7 @@ class PermissionsView:
 
     principal: str
     sentences: tuple[str, ...]
-    removals: tuple[str, ...]
+    removals: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

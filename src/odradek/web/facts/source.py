@@ -10,7 +10,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.settings import ClientSettings
 from odradek.explain.reports import Asked, Query, ask_cluster
 from odradek.local.client_files import SaslUser, admin_file, jaas
-from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
+from odradek.local.directory import ClusterDirectory, unless_default
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import OdradekError
 from odradek.plan.commands import Caller
@@ -38,9 +38,7 @@ class Source:
         self.named = Caller(
             bootstrap=properties.get("bootstrap.servers", ""),
             config=config or (admin_file(directory) if directory else None) or "",
-            options=f" --dir {directory}"
-            if self._has_processes and str(directory) != DEFAULT_DIR
-            else "",
+            options=unless_default(directory) if directory and self._has_processes else (),
         )
         self._cluster: Cluster | None = None
         self._answered: int | None = None  # the broker that answered last
@@ -60,8 +58,8 @@ class Source:
         return self.named.bootstrap
 
     @property
-    def server(self) -> str:
-        """The flags that name the cluster in a command, after a blank."""
+    def server(self) -> tuple[str, ...]:
+        """The words that name the cluster in a command."""
         return self.named.server
 
     async def cluster(self) -> Cluster:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from odradek.client.admin.partitions import (
@@ -24,6 +25,7 @@ from odradek.explain.sentences import explain_topic
 from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.model.sentence import Sentence
 from odradek.net.clock import real_wall_ms
 from odradek.web.facts.attempt import attempt
 from odradek.web.facts.copies import CopyFacts, copy_facts, whole_bytes
@@ -88,7 +90,7 @@ class TopicDetail:
     isr_min: int | None = None
     options: tuple[TopicOption, ...] = ()
     options_at_ms: WallMs = WallMs(0)
-    sentences: tuple[str, ...] = ()  # why it is as it is
+    sentences: tuple[Sentence, ...] = ()  # why it is as it is
     journal: tuple[Mapping[str, Any], ...] = ()
     is_reported: bool = False  # by Odradek's brokers
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -150,11 +152,11 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
     )
 
 
-def _sentences(asked: Asked, name: str) -> tuple[str, ...]:
+def _sentences(asked: Asked, name: str) -> tuple[Sentence, ...]:
     if not asked.by_broker("controller"):
         return ()
     lines = explain_topic(picture_of(asked, real_wall_ms()), name)
-    return tuple(lines[: lines.index("")] if "" in lines else lines)
+    return tuple(takewhile(bool, lines))
 
 
 def _reported(reports: Mapping[int, Any]) -> dict[tuple[int, int], Mapping[str, Any]]:

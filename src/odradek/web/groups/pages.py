@@ -10,7 +10,6 @@ The answer has for each partition the committed offset, the new one, and why it 
 was asked for. Only a group without members can be reset, as with `kafka-consumer-groups`.
 """
 
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -37,10 +36,12 @@ from odradek.client.admin.offset_reset import (
 from odradek.client.cluster import Cluster
 from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.model.clock import WallMs
+from odradek.model.command import flag
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.web.guard import form_of, writes
+from odradek.web.rendering import plain
 from odradek.web.workspace import workspace
 
 SCENARIOS: Final = (
@@ -153,19 +154,18 @@ def chosen(
     return sorted(set(found))
 
 
-def tool_arguments(group: str, fields: Mapping[str, str]) -> str:
+def tool_arguments(group: str, fields: Mapping[str, str]) -> tuple[str, ...]:
     """The arguments with which `kafka-consumer-groups` does the same."""
     scenario, value = fields.get("scenario", "").strip(), fields.get("value", "").strip()
     topics = fields.get("topics", "").split()
-    where = "".join(f" --topic {shlex.quote(each)}" for each in topics) or " --all-topics"
+    where = [word for each in topics for word in flag("--topic", each)] or ["--all-topics"]
     if scenario == "to-datetime" and value:
         at = datetime.fromtimestamp(_moment_ms(value) / 1000, UTC)
         value = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}"
-    end = f" {shlex.quote(value)}" if value and scenario in SCENARIOS[3:] else ""
-    return (
-        f"--reset-offsets --group {shlex.quote(group)}{where} --{scenario}{end} "
-        f"--{'execute' if fields.get('execute') == '1' else 'dry-run'}"
-    )
+    name = f"--{scenario}"
+    to = flag(name, value) if value and scenario in SCENARIOS[3:] else (name,)
+    action = "--execute" if fields.get("execute") == "1" else "--dry-run"
+    return ("--reset-offsets", *flag("--group", group), *where, *to, action)
 
 
 def reset_rows(
@@ -246,13 +246,13 @@ async def reset_offsets(request: Request) -> Response:
         for row in rows
     ]
     head = "committed" if was_executed else "dry run, nothing is committed"
-    command = source.caller().kafka("kafka-consumer-groups", tool_arguments(group, fields))
+    command = source.caller().kafka("kafka-consumer-groups", *tool_arguments(group, fields))
     return JSONResponse(
         {
-            "says": "\n".join([head, *lines, command]),
+            "says": "\n".join([head, *lines, str(command)]),
             "executed": was_executed,
             "offsets": rows,
-            "command": command,
+            "command": plain(command),
         }
     )
 

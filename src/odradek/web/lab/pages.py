@@ -61,13 +61,17 @@ class LabView:
     """The processes of the cluster."""
 
     problem: str | None
-    options: str
+    options: tuple[str, ...]
     brokers: tuple[LabBroker, ...]
     can_cut_off: bool = False
 
 
 def lab_view(
-    facts: Facts, options: str, cut_off: Collection[int] = (), *, can_cut_off: bool = False
+    facts: Facts,
+    options: tuple[str, ...],
+    cut_off: Collection[int] = (),
+    *,
+    can_cut_off: bool = False,
 ) -> LabView:
     """The view; `options` are those of a command that names the directory."""
     seen = facts.get(CLUSTER)

@@ -4,9 +4,9 @@ The tool reads lines of text: `[name:value,name:value<tab>][key<tab>]value`. Wha
 that the command defines. The tool has no option for the partition.
 """
 
-import shlex
 from typing import Final
 
+from odradek.model.command import Command, flag
 from odradek.plan.commands import Caller
 from odradek.record.compression import Codec
 from odradek.web.messages.produce import NewMessage
@@ -17,10 +17,10 @@ _FIELD: Final = _LINE | {"\t"}
 _HEADER: Final = _FIELD | {",", ":"}
 
 
-def console_command(message: NewMessage, caller: Caller) -> str:
-    """The command for a shell; "" if the tool cannot produce this message."""
+def console_command(message: NewMessage, caller: Caller) -> Command | None:
+    """The command for a shell; None if the tool cannot produce this message."""
     if message.partition is not None:
-        return ""
+        return None
     names = [name for name, _ in message.headers]
     data = [message.value, message.key, *(value for _, value in message.headers)]
     present = {each for each in data if each is not None} | {name.encode() for name in names}
@@ -28,10 +28,10 @@ def console_command(message: NewMessage, caller: Caller) -> str:
     try:
         value, key, *values = (null if each is None else each.decode() for each in data)
     except UnicodeDecodeError:
-        return ""
+        return None
     fields = ((_LINE, [value]), (_FIELD, [key]), (_HEADER, names + values))
     if not null or any(each in text for ends, texts in fields for text in texts for each in ends):
-        return ""
+        return None
     words = ["--topic", message.topic]
     if message.codec is not Codec.NONE:
         words += ["--compression-codec", message.codec.name.lower()]
@@ -44,8 +44,6 @@ def console_command(message: NewMessage, caller: Caller) -> str:
     if message.headers:
         words += ["--property", "parse.headers=true"]
         line = ",".join(map(":".join, zip(names, values, strict=True))) + f"\t{line}"
-    config = f" --producer.config {shlex.quote(caller.config)}" if caller.config else ""
-    return (
-        f"printf '%s\\n' {shlex.quote(line)} | kafka-console-producer --bootstrap-server "
-        f"{caller.bootstrap}{config} {shlex.join(words)}"
-    )
+    config = flag("--producer.config", caller.config) if caller.config else ()
+    where = ("--bootstrap-server", caller.bootstrap, *config)
+    return Command(("kafka-console-producer", *where, *words), input_line=line)

@@ -41,6 +41,7 @@ from odradek.web.messages.query import Query, QueryError, fields_of, pinned, rea
 from odradek.web.messages.ranges import SearchRanges, ranges_of
 from odradek.web.messages.scan import FoundRecord
 from odradek.web.messages.search import SearchSlice, SliceBounds, SliceReader
+from odradek.web.rendering import plain
 from odradek.web.workspace import workspace
 
 SLICE_SECONDS: Final = 3.0
@@ -301,10 +302,11 @@ async def send(request: Request) -> Response:
     except ConnectionError as error:
         raise HTTPException(503, str(error)) from None
     command = console_command(message, source.caller())
+    says = f"written to {written.partition} at offset {written.offset}\n{command or ''}"
     return JSONResponse(
         {
-            "says": f"written to {written.partition} at offset {written.offset}\n{command}".strip(),
-            "command": command,
+            "says": says.strip(),
+            "command": plain(command),
             "topic": written.partition.topic,
             "partition": written.partition.partition,
             "offset": written.offset,
@@ -335,8 +337,8 @@ async def send_again(request: Request) -> Response:
     except ConnectionError as error:
         raise HTTPException(503, str(error)) from None
     command = console_command(stored, source.caller())
-    says = f"sent again: it is at offset {written.offset} of {written.partition}\n{command}"
-    return JSONResponse({"says": says.strip(), "command": command})
+    says = f"sent again: it is at offset {written.offset} of {written.partition}\n{command or ''}"
+    return JSONResponse({"says": says.strip(), "command": plain(command)})
 
 
 ROUTES: Final = [

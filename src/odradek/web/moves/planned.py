@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Final
 
+from odradek.model.command import Command
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Load, loads
@@ -89,8 +90,8 @@ class PlannedMove:
     batches: int
     duration: str | None  # a sentence, if there is a throttle
     seconds: float | None  # None: there is no throttle, or it never ends
-    own_command: str | None
-    kafka_command: str
+    own_command: Command | None
+    kafka_command: Command
     grid: ReplicaGrid | None
 
 
@@ -107,11 +108,11 @@ def planned_move(
     inflow: Mapping[TopicPartition, float],
     *,
     planned_s: float = 0.0,
-    server: str = "",
+    server: Sequence[str] = (),
 ) -> PlannedMove:
     """The view of a plan, with all partitions in one page.
 
-    `server` are the flags that name the cluster in a command.
+    `server` are the words that name the cluster in a command.
     """
     changed, pace = plan.changed, request.pace
     is_optimized = request.kind in _OPTIMIZED

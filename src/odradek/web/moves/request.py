@@ -1,11 +1,11 @@
 """A plan as the forms of the page name it: the kind, its arguments and the pace. Pure."""
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from odradek.model.command import Command, command, flag
 from odradek.model.partition import TopicPartition
 from odradek.placement.expand import expand
 from odradek.plan import movement
@@ -234,7 +234,7 @@ def title_of(request: PlanRequest) -> str:
             return "Roll back"
 
 
-def own_command(request: PlanRequest, server: str) -> str | None:
+def own_command(request: PlanRequest, server: Sequence[str]) -> Command | None:
     """The same plan as `odradek plan`; None if the command line has no such plan."""
     match request.kind:
         case PlanKind.REBALANCE:
@@ -242,7 +242,7 @@ def own_command(request: PlanRequest, server: str) -> str | None:
         case PlanKind.DRAIN:
             words = ["drain", *map(str, request.brokers)]
         case PlanKind.REPLICATION_FACTOR:
-            topics = [word for topic in request.topics for word in ("--topic", topic)]
+            topics = [word for topic in request.topics for word in flag("--topic", topic)]
             words = ["replication-factor", *topics, "--replication-factor", str(request.count)]
         case _:
             return None
@@ -254,21 +254,24 @@ def own_command(request: PlanRequest, server: str) -> str | None:
     words += ["--batch", str(pace.batch)]
     if pace.batch_bytes is not None:
         words += ["--batch-bytes", f"{pace.batch_bytes:.0f}"]
-    return f"odradek plan {shlex.join(words)}{server} --execute"
+    return command("odradek", "plan", *words, *server, "--execute")
 
 
-def kafka_command(request: PlanRequest, plan: MovementPlan, server: str) -> str:
+def kafka_command(request: PlanRequest, plan: MovementPlan, server: Sequence[str]) -> Command:
     """The same plan for Kafka's tools; the reassignment JSON is saved as `plan.json`."""
     if request.kind is PlanKind.PARTITIONS:
         topic = request.topic
         numbers = sorted(p for p in plan.after if p.topic == topic)
         placed = ",".join(":".join(map(str, plan.after[p])) for p in numbers)
-        return (
-            f"kafka-topics{server} --alter --topic {shlex.quote(topic)} --partitions "
-            f"{request.count}"
-            + (f" --replica-assignment {placed}" if len(numbers) <= PLACED_MAX else "")
-        )
-    throttle = "" if request.pace.throttle is None else f" --throttle {request.pace.throttle}"
-    return (
-        f"kafka-reassign-partitions{server} --reassignment-json-file plan.json{throttle} --execute"
-    )
+        words = (*flag("--topic", topic), *flag("--partitions", request.count))
+        placing = flag("--replica-assignment", placed) if len(numbers) <= PLACED_MAX else ()
+        return command("kafka-topics", *server, "--alter", *words, *placing)
+    throttle = request.pace.throttle
+    pace = () if throttle is None else flag("--throttle", throttle)
+    return reassign(server, "plan.json", *pace, "--execute")
+
+
+def reassign(server: Sequence[str], file: str, *words: str) -> Command:
+    """The call of kafka-reassign-partitions on a JSON file."""
+    given = flag("--reassignment-json-file", file)
+    return command("kafka-reassign-partitions", *server, *given, *words)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from odradek.model.command import Command, command, flag
 from odradek.plan.commands import some
 from odradek.plan.quantities import bytes_text
 from odradek.web.facts.cluster import BrokerOverview, ClusterOverview
@@ -15,6 +16,7 @@ from odradek.web.lanes.drawing import SvgText, lanes_svg
 from odradek.web.lanes.values import PartitionLanes
 from odradek.web.moves.collect import MovesFacts, MovingPartition
 from odradek.web.moves.mover import MoveRunStatus
+from odradek.web.moves.request import reassign
 from odradek.web.now.view import CLUSTER
 from odradek.web.topics.view import lanes_of
 
@@ -73,7 +75,7 @@ class SavedView:
     done: int
     throttle: int | None
     batch: int
-    command: str  # which rolls back by Kafka's tool
+    command: Command  # which rolls back by Kafka's tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,16 +100,16 @@ class MovesView:
     can_continue: bool
     can_cancel: bool
     can_change_throttle: bool
-    cancel_command: str | None
-    clear_commands: tuple[str, ...]
-    throttle_commands: tuple[str, ...]  # RATE stands for bytes a second
+    cancel_command: Command | None
+    clear_commands: tuple[Command, ...]
+    throttle_commands: tuple[Command, ...]  # RATE stands for bytes a second
     can_roll_back: bool
     folder: str
     brokers: tuple[BrokerOverview, ...]
     topics: tuple[str, ...]
 
 
-def moves_view(facts: Facts, status: MoveRunStatus, server: str = "") -> MovesView:
+def moves_view(facts: Facts, status: MoveRunStatus, server: Sequence[str] = ()) -> MovesView:
     """The view of the cluster's moves, and of what this process does."""
     seen, overview = facts.get(MOVES), facts.get(CLUSTER)
     cluster: ClusterOverview | None = overview.value if overview else None
@@ -143,8 +145,13 @@ def moves_view(facts: Facts, status: MoveRunStatus, server: str = "") -> MovesVi
         cancel_command=_cancel(moves, server),
         clear_commands=tuple(_clear(moves, server)),
         throttle_commands=tuple(
-            f"kafka-configs{server} --alter --entity-type brokers --entity-name {broker} "
-            f"--add-config {','.join(f'{option}=RATE' for option in sorted(options))}"
+            _alter(
+                server,
+                "brokers",
+                str(broker),
+                "--add-config",
+                ",".join(f"{option}=RATE" for option in sorted(options)),
+            )
             for broker, options in sorted(moves.broker_throttles.items())
         ),
         can_roll_back=moves.saved is not None and not is_moving and not status.is_running,
@@ -200,7 +207,7 @@ def _sentence(state: MoveState, moves: MovesFacts, status: MoveRunStatus) -> str
     return f"{saved.title} is done.{elsewhere}"
 
 
-def _saved(moves: MovesFacts, server: str) -> SavedView | None:
+def _saved(moves: MovesFacts, server: Sequence[str]) -> SavedView | None:
     saved = moves.saved
     if saved is None:
         return None
@@ -212,30 +219,30 @@ def _saved(moves: MovesFacts, server: str) -> SavedView | None:
         done=len(saved.after) - len(moves.unfinished),
         throttle=saved.pace.throttle,
         batch=saved.pace.batch,
-        command=f"kafka-reassign-partitions{server} --reassignment-json-file {saved.path} "
-        "--execute",
+        command=reassign(server, saved.path, "--execute"),
     )
 
 
-def _cancel(moves: MovesFacts, server: str) -> str | None:
+def _cancel(moves: MovesFacts, server: Sequence[str]) -> Command | None:
     """How Kafka's tool cancels what the saved plan moves; None if another program moves it."""
     if moves.saved is None:
         return None
-    file = moves.saved.path
-    return f"kafka-reassign-partitions{server} --reassignment-json-file {file} --cancel"
+    return reassign(server, moves.saved.path, "--cancel")
 
 
-def _clear(moves: MovesFacts, server: str) -> Iterator[str]:
+def _clear(moves: MovesFacts, server: Sequence[str]) -> Iterator[Command]:
     """How Kafka's tool removes the throttles that are set now."""
     throttled = [
         *(("brokers", str(id_), each) for id_, each in sorted(moves.broker_throttles.items())),
         *(("topics", name, each) for name, each in sorted(moves.topic_throttles.items())),
     ]
     for kind, name, options in throttled:
-        yield (
-            f"kafka-configs{server} --alter --entity-type {kind} --entity-name {name} "
-            f"--delete-config {','.join(sorted(options))}"
-        )
+        yield _alter(server, kind, name, "--delete-config", ",".join(sorted(options)))
+
+
+def _alter(server: Sequence[str], kind: str, name: str, how: str, options: str) -> Command:
+    entity = ("--entity-type", kind, *flag("--entity-name", name))
+    return command("kafka-configs", *server, "--alter", *entity, *flag(how, options))
 
 
 def _throttles(brokers: Mapping[int, int | None], topics: Sequence[str]) -> str:

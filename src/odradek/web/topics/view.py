@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from odradek.model.clock import WallMs
+from odradek.model.sentence import Sentence
 from odradek.web.facts.cluster import ClusterOverview, TopicCounts
 from odradek.web.facts.poller import Collected, FactKey, Facts
 from odradek.web.facts.topic import PartitionFacts, ReplicaFacts, TopicDetail, TopicOption
@@ -58,7 +59,7 @@ class TopicView:
     size_bytes: int | None
     isr_min: int | None
     options: tuple[TopicOption, ...]
-    sentences: tuple[str, ...]
+    sentences: tuple[Sentence, ...]
     journal: tuple[Mapping[str, Any], ...]
     is_reported: bool
     problems: Mapping[str, str]
@@ -183,12 +184,12 @@ def _view(
     )
 
 
-def _sentences_of(topic: TopicDetail, only: int | None) -> Iterator[str]:
+def _sentences_of(topic: TopicDetail, only: int | None) -> Iterator[Sentence]:
     """Those about the topic or, of its partitions, about this one."""
     heading = re.compile(rf"{re.escape(topic.name)}-(\d+)\b")
     about: int | None = None
     for sentence in topic.sentences:
-        if found := heading.match(sentence):
+        if found := heading.match(str(sentence)):
             about = int(found[1])
         if only is None or about in (None, only):
             yield sentence

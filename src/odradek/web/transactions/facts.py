@@ -18,6 +18,7 @@ from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.plan.collect import open_producers, open_transactions
+from odradek.plan.commands import Caller
 from odradek.plan.facts import OpenProducer
 from odradek.web.facts.source import Source
 from odradek.web.messages.offsets import list_offsets_now
@@ -53,7 +54,7 @@ class TransactionsNow:
     transactions: tuple[TransactionDescription, ...] = ()
     held: tuple[HeldPartition, ...] = ()
     idle: int = 0  # transactional ids without a transaction
-    server: str = ""  # the flags that name the cluster in a command
+    caller: Caller = Caller()  # how commands name the cluster
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,7 +70,7 @@ async def collect_transactions(source: Source, _argument: str, _before: object) 
         transactions=found.transactions,
         held=found.held,
         idle=found.idle,
-        server=source.caller().server,
+        caller=source.caller(),
         problems=found.problems,
     )
 

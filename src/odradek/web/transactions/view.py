@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.client.admin.groups import TransactionDescription
+from odradek.model.command import flag
 from odradek.plan.facts import OpenProducer
 from odradek.plan.quantities import span_text
 from odradek.web.facts.poller import FactKey, Facts
@@ -74,8 +75,9 @@ def _transaction(each: TransactionDescription, now: TransactionsNow) -> dict[str
         "ends": _ends(each, now.at_ms),
         "partitions": [str(p) for p in sorted(each.partitions)],
         "held": sum(h.held for h in held),
-        "command": f"kafka-transactions{now.server} describe --transactional-id "
-        f"{each.transactional_id}",
+        "command": now.caller.kafka(
+            "kafka-transactions", "describe", *flag("--transactional-id", each.transactional_id)
+        ),
     }
 
 
@@ -129,10 +131,9 @@ def _producer(producer: OpenProducer, held: HeldPartition, now: TransactionsNow)
         "last_write": moment(producer.last_timestamp),
         "is_hanging": hanging and is_old,
         "text": _producer_text(producer, hanging=hanging, is_old=is_old),
-        "command": f"kafka-transactions{now.server} abort --topic {held.partition.topic} "
-        f"--partition {held.partition.partition} --start-offset {producer.first_offset}"
+        "command": now.caller.abort(held.partition, producer.first_offset)
         if hanging and is_old
-        else "",
+        else None,
     }
 
 

@@ -21,10 +21,18 @@ from odradek.cli.odradek.doctor_watch import (
     metrics_text,
     post,
 )
+from odradek.model.command import command
+from odradek.model.sentence import sentence
 from odradek.plan.facts import Finding, Severity
 
-DOWN = Finding(Severity.CRITICAL, "down", "broker 1", "it does not run", "odradek start 1")
-LAGS = Finding(Severity.WARNING, "lags", "group g", "7 records", "start it")
+DOWN = Finding(
+    Severity.CRITICAL,
+    "down",
+    "broker 1",
+    "it does not run",
+    sentence(command("odradek", "start", "1")),
+)
+LAGS = Finding(Severity.WARNING, "lags", "group g", "7 records", sentence("start it"))
 
 
 def watched(*rounds):

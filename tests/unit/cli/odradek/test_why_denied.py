@@ -30,7 +30,8 @@ def acl(name="t", operation=READ, permission=rights.ALLOW, *, principal="User:a"
 def lines(*acls, settings=ON, principal="User:a", host=None, operation=READ, kind=TOPIC, name="t"):
     asked = DeniedRequest(principal, host, operation, ResourcePattern(kind, name))
     brokers = settings if isinstance(settings, dict) else {0: settings, 1: settings}
-    return explain_denied(asked, brokers, bindings_of(acls), Caller(bootstrap="b:9"))
+    found = explain_denied(asked, brokers, bindings_of(acls), Caller(bootstrap="b:9"))
+    return [str(line) for line in found]
 
 
 def test_without_an_acl_the_command_that_allows_it():

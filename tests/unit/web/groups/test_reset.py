@@ -84,12 +84,13 @@ def test_the_tool_does_the_same():
     fields = {"scenario": "to-datetime", "value": "2026-01-01T01:00+01:00", "topics": "a:0 b"}
 
     assert tool_arguments("my group", fields) == (
-        "--reset-offsets --group 'my group' --topic a:0 --topic b --to-datetime "
-        "2026-01-01T00:00:00.000 --dry-run"
+        *("--reset-offsets", "--group", "my group", "--topic", "a:0", "--topic", "b"),
+        *("--to-datetime", "2026-01-01T00:00:00.000", "--dry-run"),
     )
     assert tool_arguments("g", {"scenario": "to-latest", "execute": "1"}) == (
-        "--reset-offsets --group g --all-topics --to-latest --execute"
+        *("--reset-offsets", "--group", "g", "--all-topics", "--to-latest", "--execute"),
     )
+    assert "--shift-by=-5" in tool_arguments("g", {"scenario": "shift-by", "value": "-5"})
 
 
 def test_a_row_says_what_differs_from_the_request():

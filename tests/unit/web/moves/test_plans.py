@@ -34,7 +34,7 @@ def parsed(**fields) -> PlanRequest:
 def shown(inflow=None, **fields):
     request = parsed(**fields)
     plan = make_plan(request, PICTURE)
-    return planned_move(request, PICTURE, plan, inflow or {}, server=" --bootstrap-server h:1")
+    return planned_move(request, PICTURE, plan, inflow or {}, server=("--bootstrap-server", "h:1"))
 
 
 PLACE = {"kind": "place", "topic": "t"}
@@ -149,7 +149,7 @@ def test_added_partitions_continue_the_assignment():
         ("t-2", (), (2, 0)), ("t-3", (), (0, 1)),
     ]  # fmt: skip
     assert (view.copied, view.copied_bytes, view.grid) == (0, 0, None)
-    assert view.kafka_command == (
+    assert str(view.kafka_command) == (
         "kafka-topics --bootstrap-server h:1 --alter --topic t --partitions 4 "
         "--replica-assignment 0:1,1:0,2:0,0:1"
     )
@@ -158,7 +158,7 @@ def test_added_partitions_continue_the_assignment():
 def test_the_same_plan_is_a_command():
     view = shown(**PLACE, put="0:0,2", throttle="600")
     assert view.own_command is None
-    assert view.kafka_command == (
+    assert str(view.kafka_command) == (
         "kafka-reassign-partitions --bootstrap-server h:1 --reassignment-json-file plan.json "
         "--throttle 600 --execute"
     )
@@ -168,7 +168,7 @@ def test_a_drain_is_a_command_and_has_a_bound():
     pytest.importorskip("scipy", reason="the extra `plan`")
     view = shown(kind="drain", broker="1", throttle="1MB", batch="2")
 
-    assert view.own_command == (
+    assert str(view.own_command) == (
         "odradek plan drain 1 --throttle 1000000 --batch 2 --bootstrap-server h:1 --execute"
     )
     assert view.copied_bytes == 4_000
@@ -240,7 +240,7 @@ def test_a_few_dangers_are_listed_and_the_rest_is_counted():
 
 def test_a_command_names_the_replicas_of_a_few_partitions_only():
     few, many = (
-        shown(kind="partitions", topic="t", count=str(count)).kafka_command
+        str(shown(kind="partitions", topic="t", count=str(count)).kafka_command)
         for count in (PLACED_MAX, PLACED_MAX + 1)
     )
     assert "--replica-assignment 0:1,1:0," in few

@@ -10,6 +10,7 @@ from odradek.cli.odradek.access.reached import ReachedCluster, reach, reaching_o
 from odradek.cli.odradek.local import say
 from odradek.client.admin.security import Acl
 from odradek.model.acl import WILDCARD, AclEntry, AclOperation, Binding, ResourceType
+from odradek.model.command import Command, command, flag
 from odradek.model.errors import ErrorCode
 from odradek.plan.denied import bindings_of
 from odradek.plan.permissions import (
@@ -106,8 +107,8 @@ def permissions(principal: str | None, **where: Any) -> int:
                 print(f"    {line}")
         if not acls:
             print("there are no ACLs" if asked is None else f"no ACL names {asked}")
-        which = "" if asked is None else f" --principal {asked}"
-        print(f"as ACLs: {cluster.caller.kafka('kafka-acls', f'--list{which}')}")
+        which = () if asked is None else flag("--principal", asked)
+        print(f"as ACLs: {cluster.caller.kafka('kafka-acls', '--list', *which)}")
         return 0
 
     return reach(work, **where)
@@ -156,8 +157,8 @@ def _print(heading: str, bindings: Sequence[Binding], cluster: ReachedCluster, a
     for line in sentences(bindings):
         print(f"    {line}")
     print("the same with Kafka's tool:")
-    for line in commands(bindings, cluster.caller, action):
-        print(f"    {line}")
+    for each in commands(bindings, cluster.caller, action):
+        print(f"    {each}")
 
 
 def _acl(binding: Binding) -> Acl:
@@ -173,8 +174,8 @@ def _acl(binding: Binding) -> Acl:
     )
 
 
-def _see(principal: str) -> str:
-    return f"odradek permissions --principal {principal}"
+def _see(principal: str) -> Command:
+    return command("odradek", "permissions", *flag("--principal", principal))
 
 
 def _where(given: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from odradek.local.client_files import (
 from odradek.local.directory import ClusterDirectory, LocalError
 from odradek.local.secure import BROKER, connect_of, set_login_of_brokers
 from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.command import Command, about, command, flag
 from odradek.security.sasl.scram import SCRAM_HASHES
 
 
@@ -79,12 +80,11 @@ def add(name: str, mechanism: str | None, folder: pathlib.Path | None, **given: 
 
     async def work(cluster: ReachedCluster) -> int:
         if name in await cluster.users():
-            raise LocalError(
-                f"user {name} exists: odradek user rotate {name} gives another password"
-            )
+            raise LocalError(f"user {name} exists: {_own('rotate', name)} gives another password")
         with files.written(_reached(connect, cluster), made):
             await cluster.set_password(made)
-        print(f"user {name} may connect, and has no permission yet: odradek allow {name} ...")
+        allow = command("odradek", "allow", name)
+        print(f"user {name} may connect, and has no permission yet: {allow} ...")
         _say_files(files, name)
         return 0
 
@@ -144,7 +144,7 @@ def remove(name: str, folder: pathlib.Path | None, **where: Any) -> int:
         if held:
             say(
                 f"{len(held)} ACLs still name User:{name}, and apply to a later user of this name: "
-                f"odradek permissions --principal {name}"
+                f"{command('odradek', 'permissions', *flag('--principal', name))}"
             )
         return 0
 
@@ -223,6 +223,10 @@ def _files(
 
 def _reached(connect: ConnectSettings, cluster: ReachedCluster) -> ConnectSettings:
     return connect._replace(bootstrap=cluster.caller.bootstrap)
+
+
+def _own(verb: str, name: str) -> Command:
+    return command("odradek", "user", verb, *about(name))
 
 
 def _say_files(files: ClientFiles, name: str) -> None:
