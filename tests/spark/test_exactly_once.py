@@ -12,7 +12,7 @@ import time
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from odradek.client import arrow
 from odradek.client.admin.groups import committed_offsets, list_transactions
@@ -252,43 +252,7 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
     assert all(0 < at.offset <= ends[str(name.partition)] for name, at in found.items())
 
 
-TWO = StructType([StructField("value", BinaryType()), StructField("topic", StringType())])
-
-
-def stream_task(servers, name, rows, batch):
-    """One task of a batch that commits at once: how many rows it wrote."""
-    options = write_options({"kafka.bootstrap.servers": servers, "exactlyOnce": "true"})
-    writer = StreamTopicWriter(options, TWO)
-    columns = list(zip(*rows, strict=True))
-    given = pa.RecordBatch.from_arrays(
-        [pa.array(columns[0], pa.binary()), pa.array(columns[1], pa.string())], TWO.names
-    )
-    done = writer.write_once(iter([given]), name, batch)
-    writer.commit([done], batch)
-    return done.rows
-
-
-def test_a_repeated_task_with_its_rows_in_another_order_writes_nothing(servers, create):
-    rows = [(b"1", create("order-a")), (b"2", create("order-b"))]
-
-    assert stream_task(servers, "order-task", rows, 7) == 2
-    assert stream_task(servers, "order-task", rows, 7) == 0
-    assert stream_task(servers, "order-task", rows[::-1], 7) == 0
-    assert stream_task(servers, "order-task", rows[::-1], 8) == 2
-    assert stream_task(servers, "order-task", rows, 8) == 0
-    assert committed(servers, "order-a") == [1, 1]
-
-
-def test_a_repeated_task_with_other_rows_is_refused(servers, create):
-    rows = [(b"%d" % n, create("layout")) for n in range(1)] + [(b"5", "layout")]
-    stream_task(servers, "layout-task", rows, 3)
-
-    with pytest.raises(WriteError, match="batch 3 wrote 2 rows, .* repeated with 1 rows"):
-        stream_task(servers, "layout-task", rows[:1], 3)
-    assert committed(servers, "layout") == [0, 5]
-
-
-def test_a_batch_that_is_repeated_with_other_tasks_is_refused(servers, create, run, tmp_path):
+def test_a_batch_that_is_repeated_with_other_tasks_is_written_once(servers, create, run, tmp_path):
     source, sink = create("other-tasks"), create("other-tasks-out")
     fill(servers, source, range(ROWS))
     run(source, sink)
@@ -296,8 +260,30 @@ def test_a_batch_that_is_repeated_with_other_tasks_is_refused(servers, create, r
     for file in (tmp_path / "checkpoint" / "commits").glob(f"*{last}*"):
         file.unlink()
 
-    with pytest.raises(Exception, match="minPartitions, maxRecordsPerPartition"):
-        run(source, sink, minPartitions="6")
+    again = run(source, sink, minPartitions="6")
+    assert [each.batchId for each in again.recentProgress][:1] == [last]
     assert committed(servers, sink) == [*range(ROWS)]
+    fill(servers, source, range(ROWS, 2 * ROWS))
     run(source, sink)
-    assert committed(servers, sink) == [*range(ROWS)]
+    assert committed(servers, sink) == [*range(2 * ROWS)]
+
+
+def test_a_restarted_query_ends_the_transactions_of_tasks_that_it_has_no_more(
+    servers, create, run, tmp_path
+):
+    source, sink = create("killed-driver"), create("killed-driver-out")
+    fill(servers, source, range(ROWS))
+    run(source, sink)
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    options = write_options(
+        {"kafka.bootstrap.servers": servers, "topic": sink, "exactlyOnce": "true"}
+    )
+    # As if the driver had been killed before it committed a batch of ten tasks.
+    writer = StreamTopicWriter(options, StructType([StructField("value", BinaryType())]))
+    writer.write_once(iter([pa.record_batch({"value": [b"-1"]})]), query, 9, 1_000)
+    assert any(query in name for name in open_transactions(servers))
+
+    fill(servers, source, range(ROWS, 2 * ROWS))
+    run(source, sink)
+    assert not any(query in name for name in open_transactions(servers))
+    assert committed(servers, sink) == [*range(2 * ROWS)]

@@ -1,13 +1,15 @@
-"""Whether a repeated task has the same rows as before, in any order.
+"""Fingerprints of rows, which tell whether a repeated task or batch has the rows that it had.
 
 The fingerprint of rows is their number and a sum, modulo 2**64, of one number for each key,
-value and topic: so it does not depend on the order of rows or on their batches. numpy computes it
+value and topic: so it does not depend on the order of rows or on their batches, and fingerprints of
+the tasks of a batch add up to that of the batch. numpy computes it
 from a column's bytes in some nanoseconds a row: the number of a value is a mix of its length, its
 first and its last 8 bytes, and the sum of all bytes is added. It detects another range of records
 or another number of tasks; it is not collision-resistant against an attacker.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -24,8 +26,22 @@ _SHIFT: Final = np.uint64(31)
 _MASKS: Final = np.array([(1 << (8 * length)) - 1 for length in range(_WORD + 1)], dtype=np.uint64)
 
 
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The fingerprint of some rows; `digest` is the sum, below 2**64."""
+
+    rows: int = 0
+    digest: int = 0
+
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.rows + other.rows, (self.digest + other.digest) % _MODULUS)
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows, {self.digest:016x}"
+
+
 class Fingerprinted(Iterator[pa.RecordBatch]):
-    """Passes batches on and fingerprints them; `str` is the fingerprint of those passed so far."""
+    """Passes batches on and fingerprints them."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -40,15 +56,17 @@ class Fingerprinted(Iterator[pa.RecordBatch]):
                 self._sum += (2 * place + 1) * _sum_of(batch.column(name))
         return batch
 
-    def __str__(self) -> str:
-        return f"{self._rows} rows, {self._sum % _MODULUS:016x}"
+    @property
+    def so_far(self) -> Fingerprint:
+        """The fingerprint of the rows that were passed on so far."""
+        return Fingerprint(self._rows, self._sum % _MODULUS)
 
 
-def fingerprint(batches: Iterator[pa.RecordBatch]) -> str:
+def fingerprint(batches: Iterator[pa.RecordBatch]) -> Fingerprint:
     counted = Fingerprinted(batches)
     for _ in counted:
         pass
-    return str(counted)
+    return counted.so_far
 
 
 def _sum_of(column: Any) -> int:

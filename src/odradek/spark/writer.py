@@ -9,15 +9,15 @@ task writes in a transaction:
     batch       tasks leave their transactions open, and the driver commits them when all are
                 done. A job that fails leaves nothing that read_committed reads. A task that begins
                 after the job was aborted finds the transactional id PREFIX-JOB-aborted.
-    streaming   the same for each batch, with transactional id PREFIX-QUERY-TASK. The batch's
-                number is an offset of group PREFIX-QUERY-TASK, in the same transaction. A task
-                that is repeated after its commit finds that number and writes nothing; one that was
-                not committed is fenced, and its records are aborted.
+    streaming   the same for each batch, with transactional id PREFIX-QUERY-TASK. Before it commits,
+                the driver writes down the batch's transactions (`decisions`). A batch that is
+                repeated before that fences and aborts what its former tasks wrote; one that is
+                repeated afterwards writes nothing.
 
 A task must not commit by itself: when its input fails, its rows seem to end normally, and only
 the driver has the failure.
 
-The rows of a batch must go to the same tasks when it is repeated: Spark does that, unless the
+A repeated batch must have the same rows, in any order and in any tasks: Spark does that, unless the
 query is not deterministic.
 """
 
@@ -37,10 +37,10 @@ from pyspark.sql.types import StructType
 
 from odradek.client.admin.groups import knows_transactional_id
 from odradek.client.arrow.partition import flat
-from odradek.client.arrow.produce import ArrowProducer, ArrowProducerSettings, commit_left_open
+from odradek.client.arrow.produce import ArrowProducer, ArrowProducerSettings, end_left_open
 from odradek.client.producer.settings import PRODUCER, ProducerSettings
 from odradek.client.producer.transactions import OpenTransaction
-from odradek.model.errors import OdradekError
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.record.compression import Codec
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.options import OptionError, WriteOptions, client_values, number
@@ -54,6 +54,14 @@ _COMMITS_MAX: Final = 16
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
 # In place of a task's number: no task writes with this id; its existence marks an aborted job.
 _GIVEN_UP: Final = "aborted"
+# The errors of EndTxn for a transaction that is not open any more.
+_HAS_ENDED: Final = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+)
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _TAKEN: Final = {
     "key": ("string", "binary"),
@@ -73,11 +81,10 @@ class WriteError(OdradekError):
 
 @dataclass
 class TaskDone(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed for us
-    """A task's message to the driver: number of rows, its open transaction, its query."""
+    """A task's message to the driver: the number of rows it wrote, and its open transaction."""
 
     rows: int
     transaction: OpenTransaction | None = None
-    query: str | None = None  # of a stream
 
 
 class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us
@@ -104,8 +111,15 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         return TaskDone(rows, producer.open_transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: commit their transactions."""
-        commit_all(self._options, self._settings, messages)
+        """All tasks are done: commit their transactions.
+
+        Raises:
+            OdradekError, ConnectionError: one cannot be committed; others may have been.
+        """
+        done = [message for message in messages if isinstance(message, TaskDone)]
+        transactions = [each.transaction for each in done if each.transaction is not None]
+        for error in end_all(self._options, self._settings, transactions, commit=True).values():
+            raise error
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed: abort all open transactions, also those of tasks that were killed.
@@ -211,32 +225,42 @@ def write_plainly(
     return _send(options, producer, batches)
 
 
-def commit_all(
+def end_all(
     options: WriteOptions,
     settings: ProducerSettings,
-    messages: Sequence[WriterCommitMessage | None],
-) -> None:
-    """Commit the tasks' open transactions, `_COMMITS_MAX` at a time.
+    transactions: Sequence[OpenTransaction],
+    *,
+    commit: bool,
+) -> dict[OpenTransaction, ApiError]:
+    """Commit or abort open transactions, `_COMMITS_MAX` at a time.
+
+    Returns those that have ended already, with the coordinator's error, by which it cannot be told
+    how they have ended.
 
     Raises:
-        OdradekError, ConnectionError: one cannot be committed; others may have been.
+        OdradekError, ConnectionError: one cannot be ended for another reason; others may have been.
     """
-    done = [message for message in messages if isinstance(message, TaskDone)]
-    transactions = [each.transaction for each in done if each.transaction is not None]
     if not transactions:
-        return
+        return {}
     cluster = CONNECTIONS.cluster(options.kafka, options.subject)
+    have_ended = {}
 
-    async def commit() -> None:
+    async def end() -> None:
         room = asyncio.Semaphore(_COMMITS_MAX)
 
         async def one(transaction: OpenTransaction) -> None:
             async with room:
-                await commit_left_open(cluster, settings, transaction)
+                try:
+                    await end_left_open(cluster, settings, transaction, commit=commit)
+                except ApiError as error:
+                    if error.code not in _HAS_ENDED:
+                        raise
+                    have_ended[transaction] = error
 
         await asyncio.gather(*map(one, transactions))
 
-    CONNECTIONS.run(commit())
+    CONNECTIONS.run(end())
+    return have_ended
 
 
 def open_transactional(

@@ -201,9 +201,9 @@ async def committed_offsets(
 
 
 async def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
 ) -> dict[TopicPartition, Outcome]:
-    """Commit offsets for a group without members."""
+    """Commit offsets for a group without members, each with its metadata if it has some."""
     from odradek.wire.messages import offset_commit as wire  # noqa: PLC0415
 
     request = wire.OffsetCommitRequest(
@@ -214,10 +214,11 @@ async def commit_offsets(
                 partitions=[
                     wire.OffsetCommitRequestPartition(
                         partition_index=index,
-                        committed_offset=offsets[TopicPartition(name, index)],
-                        committed_metadata="",
+                        committed_offset=mark.offset,
+                        committed_metadata=mark.metadata,
                     )
                     for index in indexes
+                    for mark in [_with_metadata(offsets[TopicPartition(name, index)])]
                 ],
             )
             for name, indexes in by_topic(offsets).items()
@@ -236,6 +237,10 @@ async def commit_offsets(
         for topic in response.topics
         for p in topic.partitions
     }
+
+
+def _with_metadata(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset) if isinstance(offset, int) else offset
 
 
 async def remove_members(cluster: Cluster, group_id: str, member_ids: Iterable[str]) -> None:

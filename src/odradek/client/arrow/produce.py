@@ -197,7 +197,7 @@ class ArrowProducer(BatchSender):
 
     @property
     def open_transaction(self) -> OpenTransaction:
-        """The transaction that was begun, for `commit_left_open` in another process."""
+        """The transaction that was begun, for `end_left_open` in another process."""
         return self._transactional().open_transaction
 
 
@@ -218,10 +218,10 @@ async def _cancel(tasks: Sequence[asyncio.Task[Written]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def commit_left_open(
-    cluster: Cluster, settings: ProducerSettings, transaction: OpenTransaction
+async def end_left_open(
+    cluster: Cluster, settings: ProducerSettings, transaction: OpenTransaction, *, commit: bool
 ) -> None:
-    """Commit a transaction that its producer, which may have ended, left open.
+    """Commit or abort a transaction that its producer, which may have ended, left open.
 
     Raises:
         ApiError: refused: the producer is fenced, or the transaction has timed out.
@@ -229,4 +229,4 @@ async def commit_left_open(
     """
     manager = TransactionManager(cluster, settings, transaction.transactional_id)
     manager.resume(transaction)
-    await manager.end(commit=True)
+    await manager.end(commit=commit)
