@@ -3,7 +3,8 @@
     0                    version of the format
     2                    the number of lines that follow
     orders 0 1500        topic, partition, offset     (recovery point, log start, high watermark
-    orders 1 1322                                      and cleaner checkpoints of a log directory)
+    orders 1 1322                                      and cleaner checkpoints of a log directory;
+                                                       and of the formats: all below is v2)
 
     0
     1
@@ -23,6 +24,8 @@ RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+# Not a file of Kafka, which ignores it: see `odradek.log.upgrade`.
+FORMAT_FILE: Final = "record-format-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 
 _VERSION: Final = "0"

@@ -11,6 +11,7 @@ written in the background when their content changes:
     log start offsets      where DeleteRecords has moved them above the first segment's offset
     high watermarks        the first high watermark after a restart
     first dirty offsets    the cleaner's checkpoint, for compacted topics
+    record formats         a start looks for messages of format v0 and v1 from there on
 """
 
 import errno
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import (
     CLEANER_FILE,
+    FORMAT_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -36,6 +38,7 @@ from odradek.log.disk import NO_DESCRIPTORS, StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER, LogConfig, LogHost
 from odradek.log.recovery import Checkpointed, loading
+from odradek.log.upgrade import format_2_below
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
@@ -47,6 +50,10 @@ SLICE_MS: Final = 5
 CHECKPOINT_SOON_S: Final = 0.1
 # How many logs are flushed at the same time at shutdown.
 CLOSING_AT_ONCE: Final = 64
+# In the order of `Checkpointed`.
+_READ: Final = (
+    RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE, FORMAT_FILE,
+)  # fmt: skip
 
 ConfigOf = Callable[[str], LogConfig]
 Lost = Callable[[str, list[TopicPartition], StorageError], None]
@@ -209,10 +216,7 @@ class Logs:
     def _load_partitions(self, directory: LogDirectory, identity: MetaProperties) -> Iterator[None]:
         entries = directory.open()
         directory.claim(identity)
-        recovery_points = directory.read_checkpoint(RECOVERY_POINT_FILE)
-        log_starts = directory.read_checkpoint(LOG_START_OFFSET_FILE)
-        high_watermarks = directory.read_checkpoint(HIGH_WATERMARK_FILE)
-        first_dirty_offsets = directory.read_checkpoint(CLEANER_FILE)
+        offsets = [directory.read_checkpoint(file) for file in _READ]
         for name, found in directory.partitions(entries):
             partition, mark = found
             path = f"{directory.path}/{name}"
@@ -224,12 +228,7 @@ class Logs:
                 continue
             if mark is Mark.FUTURE:
                 self._refuse_double(self._futures.get(partition), path)
-            checkpointed = Checkpointed(
-                recovery_points.get(partition, 0),
-                log_starts.get(partition, 0),
-                high_watermarks.get(partition, 0),
-                first_dirty_offsets.get(partition, 0),
-            )
+            checkpointed = Checkpointed(*(known.get(partition, 0) for known in offsets))
             log = yield from loading(
                 partition,
                 path,
@@ -245,7 +244,7 @@ class Logs:
                 # this broker, the next LeaderAndIsr request creates it again.
                 self._remove(log)
             else:
-                log.first_dirty_offset = min(first_dirty_offsets.get(partition, 0), log.leo)
+                log.first_dirty_offset = min(checkpointed.first_dirty_offset, log.leo)
                 self._add_one_of(log, self._logs.get(partition))
 
     def _add_one_of(self, log: Log, other: Log | None) -> None:
@@ -595,6 +594,7 @@ class Logs:
 
     def checkpoint_recovery_points(self) -> None:
         self._checkpoint(RECOVERY_POINT_FILE)
+        self._checkpoint(FORMAT_FILE)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log start offsets that are above the first segment's base offset."""
@@ -713,7 +713,7 @@ class Logs:
             if directory.was_clean:
                 directory.mark_clean(directory.clean_epoch)
             return
-        for file in RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE:
+        for file in RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, FORMAT_FILE:
             directory.write_checkpoint_now(file, self._offsets(directory.path, file))
         first_dirty_offsets = self._offsets(directory.path, CLEANER_FILE)
         if first_dirty_offsets:
@@ -741,6 +741,7 @@ _CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
     HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
     LOG_START_OFFSET_FILE: _log_start,
     CLEANER_FILE: _first_dirty,
+    FORMAT_FILE: format_2_below,
 }
 
 

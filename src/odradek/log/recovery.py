@@ -24,13 +24,14 @@
 After a crash during recovery it runs again with the same result. After a clean shutdown only the
 tail of the last segment and small files that are not empty are read.
 
-Segments of message formats v0 and v1 are converted before all this (`odradek.log.upgrade`).
+Segments with messages of formats v0 and v1 are converted before all this (`odradek.log.upgrade`).
 
 `loading` is a generator: it yields after a little work, and returns the log.
 """
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
@@ -60,7 +61,7 @@ from odradek.log.segment import (
     Segment,
     segment_stem,
 )
-from odradek.log.upgrade import is_old, upgrading
+from odradek.log.upgrade import end_offset, first_old_message, upgrading
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
     HEADER_BYTES,
@@ -87,6 +88,7 @@ class Checkpointed(NamedTuple):
     log_start_offset: int = 0
     high_watermark: int = 0
     first_dirty_offset: int = 0  # the cleaner's checkpoint
+    format_2_below: int = 0  # where the search for old formats has ended
 
 
 def loading(
@@ -109,7 +111,7 @@ def loading(
     entries = _settle_transit(disk, directory, disk.list(directory))
     files = {entry.name: entry for entry in entries if not entry.is_dir}
     log.topic_id = _topic_id(disk, directory, files)
-    yield from _find_segments(log, files, clean=clean)
+    yield from _find_segments(log, files, checkpointed.format_2_below, clean=clean)
     if not log.segments:
         log.open_segment(checkpointed.log_start_offset)
     log.activate_last()
@@ -180,7 +182,7 @@ def _swap_in(
             continue
         segment = Segment.existing(disk, directory, base_offset, size=size, mtime_ms=mtime_ms)
         segment.file.path = f"{directory}/{name}"
-        *_, last = [base_offset, *(header.next_offset for _, header in segment.walk(0))]
+        last = end_offset(segment)
         segment.file.rest()
         begin = base_offset if begin < 0 else min(begin, base_offset)
         end = max(end, last)
@@ -212,24 +214,27 @@ def _topic_id(disk: Disk, directory: str, files: dict[str, DirectoryEntry]) -> b
 
 
 def _find_segments(
-    log: Log, files: dict[str, DirectoryEntry], *, clean: bool
+    log: Log, files: dict[str, DirectoryEntry], format_2_below: int, *, clean: bool
 ) -> Generator[None, None, None]:
     disk, directory = log.host.disk, log.directory
     names = [name for name in files if _offset(name, *SEGMENT_SUFFIXES) is not None]
-    last = max((name for name in names if name.endswith(LOG)), default="")
+    logs = [name for name in names if name.endswith(LOG)]
+    for name, following in zip_longest(logs, logs[1:]):
+        entry, base_offset = files[name], int(name.removesuffix(LOG))
+        segment = Segment.existing(
+            disk, directory, base_offset, size=entry.size, mtime_ms=entry.mtime_ms
+        )
+        if following is None or int(following.removesuffix(LOG)) > format_2_below:
+            old_at = yield from first_old_message(segment, files, known_below=format_2_below)
+            if old_at is not None:
+                torn = not clean and following is None
+                segment = yield from upgrading(
+                    segment, directory, files, old_at=old_at, may_be_torn=torn
+                )
+        log.segments.append(segment)
+        yield
     for name in names:
-        stem = name.partition(".")[0]
-        if name.endswith(LOG):
-            entry = files[name]
-            segment = Segment.existing(
-                disk, directory, int(stem), size=entry.size, mtime_ms=entry.mtime_ms
-            )
-            if is_old(segment):
-                torn = not clean and name == last
-                segment = yield from upgrading(segment, directory, files, may_be_torn=torn)
-            log.segments.append(segment)
-            yield
-        elif stem + LOG not in files:
+        if name.partition(".")[0] + LOG not in files:
             disk.unlink(f"{directory}/{name}")
 
 
@@ -244,7 +249,13 @@ def _check_indexes(
         time_index_bytes = time_index.size if time_index else -1
         if segment is log.active_segment and index_bytes <= 0:
             segment.take_indexes_as_empty(index_bytes, time_index_bytes)
-        elif index_bytes < 0 or index_bytes % 8 or time_index_bytes < 0 or time_index_bytes % 12:
+        elif (
+            index_bytes < 0
+            or index_bytes % 8
+            or time_index_bytes < 0
+            or time_index_bytes % 12
+            or (not time_index_bytes and segment.first_timestamp >= 0)
+        ):
             with suppress(CorruptBatchError):  # reported to the reader that gets there
                 yield from segment.rebuilding(log.config.index_interval_bytes)
             segment.finish()

@@ -1,4 +1,10 @@
-"""Segments of brokers before Kafka 0.11: converted to format v2 when their log is loaded.
+"""Segments with messages of formats v0 and v1: converted to format v2 when their log is loaded.
+
+Brokers before Kafka 0.11 wrote them, and later ones up to 3.9 with a lower
+`log.message.format.version`. That option could be lowered and raised at any time, so the old
+messages may be anywhere in a segment, also behind batches of format v2. Therefore a log that comes
+from Apache Kafka is read once, header by header; up to which offset this was done is in the
+`record-format-checkpoint` of its log directory. What Kafka appends later is above that offset.
 
 The offsets, timestamps, keys and codecs stay, so that everything else (indexes, compaction, search
 by time, replication, our tools) has batches of one format. The converted segment is written beside
@@ -16,9 +22,21 @@ from typing import Final
 from zlib import crc32
 
 from odradek.log.disk import DirectoryEntry
+from odradek.log.index.offsets import OffsetIndex
+from odradek.log.log_state import LogState
 from odradek.log.segment import INDEX, TIME_INDEX, Segment
-from odradek.model.errors import StartupError
-from odradek.record.batch import LENGTH_MIN, MAGIC_AT, OVERHEAD_BYTES, size_at
+from odradek.model.errors import ApiError, StartupError
+from odradek.record.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    MAGIC_AT,
+    OVERHEAD_BYTES,
+    base_offset_at,
+    next_offset_at,
+    read_header,
+    size_at,
+)
 from odradek.record.conversion import Upgraded, upgrade
 from odradek.record.message_set import LAST_MAGIC
 
@@ -27,29 +45,99 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 256 << 10
 UNFINISHED: Final = ".cleaned"  # a suffix of files that are removed at the next start
 _HEAD: Final = Struct(">qiIb")  # offset, size, CRC-32, magic
+_LENGTH_MAGIC: Final = Struct(">i4xb").unpack_from
 
 
-def is_old(segment: Segment) -> bool:
-    """Whether a segment begins with a message of format v0 or v1.
+def first_old_message(
+    segment: Segment, files: dict[str, DirectoryEntry], *, known_below: int
+) -> Generator[None, None, int | None]:
+    """The position of the first message of format v0 or v1; None if there is none.
 
-    These have a checksum of their own, so they are recognised safely.
+    The batches below the offset `known_below` are of format v2. The search ends at damage: what
+    is behind it is left to recovery, or to the reader that gets there.
     """
-    if segment.size < _HEAD.size:
-        return False
-    head = segment.file.read_now(0, _HEAD.size)
+    start = _known_up_to(segment, files, known_below)
+    position, size = start, segment.size
+    while size - position > MAGIC_AT:
+        chunk = memoryview(segment.file.read_now(position, min(CHUNK_BYTES, size - position)))
+        at, end = 0, len(chunk) - MAGIC_AT
+        while at < end:
+            length, magic = _LENGTH_MAGIC(chunk, at + 8)
+            if magic != MAGIC or length < HEADER_BYTES - OVERHEAD_BYTES:
+                return position + at if _is_old(segment, position + at) else None
+            at += OVERHEAD_BYTES + length
+        if not at:
+            break
+        position += at
+        yield
+    return None
+
+
+def format_2_below(log: LogState) -> int | None:
+    """What `record-format-checkpoint` says of a loaded log; None: it is not in the file.
+
+    Kafka appends above that offset, should it run on the directory next.
+    """
+    return min(log.recovery_point, log.high_watermark) or None
+
+
+def end_offset(segment: Segment) -> int:
+    """The offset after the last batch or message of any format, by the headers alone."""
+    position, end = 0, segment.base_offset
+    while segment.size - position > MAGIC_AT:
+        head = segment.file.read_now(position, HEADER_BYTES)
+        if len(head) <= MAGIC_AT or size_at(head, 0) < OVERHEAD_BYTES + LENGTH_MIN:
+            break
+        if head[MAGIC_AT] <= LAST_MAGIC:
+            end = base_offset_at(head, 0) + 1
+        elif len(head) == HEADER_BYTES:
+            end = next_offset_at(head, 0)
+        position += size_at(head, 0)
+    return end
+
+
+def _known_up_to(segment: Segment, files: dict[str, DirectoryEntry], offset: int) -> int:
+    """The position of a batch below `offset`, by the index; 0 if the index does not show one."""
+    entry = files.get(f"{segment.base_offset:020d}{INDEX}")
+    if offset <= segment.base_offset or entry is None or not entry.size:
+        return 0
+    index = OffsetIndex(segment.disk.read_file(segment.stem + INDEX) or b"")
+    if not index.is_sane(segment.size):
+        return 0
+    position = index.lookup(offset - 1 - segment.base_offset)
+    try:
+        header = read_header(segment.file.read_now(position, HEADER_BYTES))
+    except ApiError:
+        return 0
+    is_batch = header.magic == MAGIC and segment.base_offset <= header.last_offset < offset
+    return position if is_batch and header.size_bytes >= HEADER_BYTES else 0
+
+
+def _is_old(segment: Segment, position: int) -> bool:
+    """Whether a message of format v0 or v1 is there: its checksum shows it safely."""
+    head = segment.file.read_now(position, _HEAD.size)
     if len(head) < _HEAD.size:
         return False
     _, size, checksum, magic = _HEAD.unpack_from(head)
-    if not 0 <= magic <= LAST_MAGIC or not LENGTH_MIN <= size <= segment.size:
+    if not 0 <= magic <= LAST_MAGIC:
         return False
-    message = memoryview(segment.file.read_now(0, OVERHEAD_BYTES + size))
+    if not LENGTH_MIN <= size <= segment.size - position - OVERHEAD_BYTES:
+        return False
+    message = memoryview(segment.file.read_now(position, OVERHEAD_BYTES + size))
     return crc32(message[MAGIC_AT:]) == int(checksum)
 
 
 def upgrading(
-    segment: Segment, directory: str, files: dict[str, DirectoryEntry], *, may_be_torn: bool
+    segment: Segment,
+    directory: str,
+    files: dict[str, DirectoryEntry],
+    *,
+    old_at: int = 0,
+    may_be_torn: bool,
 ) -> Generator[None, None, Segment]:
     """Convert a segment; its indexes are removed from the directory and from `files`.
+
+    What is before `old_at` is copied as it is.
 
     Raises:
         StartupError: damage that is not the torn end of the log.
@@ -57,7 +145,11 @@ def upgrading(
     """
     disk, old = segment.disk, segment.file
     new = disk.create(old.path + UNFINISHED)
-    read = written = 0
+    for position in range(0, old_at, CHUNK_BYTES):
+        length = min(CHUNK_BYTES, old_at - position)
+        new.write(position, (bytes(old.read_now(position, length)),))
+        yield
+    read = written = old_at
     while read < segment.size:
         part = _part(segment, read)
         if part.batches:
@@ -87,8 +179,8 @@ def _refuse_or_cut(segment: Segment, position: int, part: Upgraded, *, may_be_to
     reason = "an incomplete message" if part.error is None else str(part.error)
     if not may_be_torn:
         raise StartupError(
-            f"{path} is of a broker before Kafka 0.11 and is damaged at position {position}: "
-            f"{reason}. Restore the file, or move its directory away"
+            f"{path} has messages of a format before Kafka 0.11 and is damaged at position "
+            f"{position}: {reason}. Restore the file, or move its directory away"
         )
     log.warning("%s: %d bytes are cut: %s", path, segment.size - position, reason)
 

@@ -21,6 +21,7 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.record.batch import (
     LAST_OFFSET_DELTA_AT,
+    LENGTH_MIN,
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
@@ -313,7 +314,7 @@ def upgrade(view: memoryview) -> Upgraded:
         end = whole_batches_end(view)
         while position < end:
             part = view[position : position + size_at(view, position)]
-            if part[MAGIC_AT] >= MAGIC:
+            if part[MAGIC_AT] == MAGIC:
                 out += _batch_of(group)
                 group, grouped, taken = [], 0, position
                 out += part
@@ -335,8 +336,18 @@ def upgrade(view: memoryview) -> Upgraded:
     return Upgraded(out, taken, error)
 
 
+def holds_old_messages(view: memoryview) -> bool:
+    """Whether a message of format v0 or v1 is among these batches, by the headers alone."""
+    position, end = 0, len(view) - MAGIC_AT
+    while position < end and size_at(view, position) >= OVERHEAD_BYTES + LENGTH_MIN:
+        if view[position + MAGIC_AT] <= LAST_MAGIC:
+            return True
+        position += size_at(view, position)
+    return False
+
+
 def upgraded(view: memoryview) -> memoryview:
-    """What a leader sent from a segment of an old format, as batches of format v2.
+    """What a leader sent from a segment with messages of format v0 or v1, as batches of v2.
 
     Raises:
         ApiError: the first message is damaged.

@@ -147,7 +147,7 @@ def test_an_idle_log_is_not_written_at_shutdown(world, broker):
     world.pass_time()
 
     written = world.disk.operations - operations
-    assert written <= 2 * 4 * 6, "four small files in each of two directories"
+    assert written <= 2 * 5 * 6, "five small files in each of two directories"
 
 
 def test_a_broker_stopped_during_its_start_changes_nothing(world, broker):
@@ -542,6 +542,7 @@ def test_checkpoints_have_recovery_points_and_high_watermarks(world, broker):
     assert world.disk.read_file("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 5\n"
     assert world.disk.read_file("/a/replication-offset-checkpoint") == b"0\n1\nt 0 4\n"
     assert world.disk.read_file("/a/log-start-offset-checkpoint") == b"0\n0\n"
+    assert world.disk.read_file("/a/record-format-checkpoint") == b"0\n1\nt 0 4\n"
 
 
 def test_a_truncation_below_the_recovery_point_reaches_its_checkpoint(world, broker):

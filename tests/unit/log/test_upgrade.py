@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.log.producer_state import ProducerState
 from odradek.log.upgrade import CHUNK_BYTES
 from odradek.model.errors import StartupError
 from odradek.record.batch import LOG_APPEND_TIME_BIT
@@ -154,3 +155,52 @@ def test_after_a_power_failure_during_the_conversion_it_is_done_again(world):
     world.disk.crash(Crash.PROCESS)
 
     assert read(world.load(clean=False)) == records(0, 10)
+
+
+def in_format_2(first, count):
+    return bytes(build_batch(records(first, count), base_offset=first, leader_epoch=0))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("magic", MAGICS)
+def test_messages_behind_batches_of_format_2_are_converted(world, magic, clean):
+    old = write_messages(records(3, 3), magic=magic)
+    old_log(world, (0, in_format_2(0, 3) + old + in_format_2(6, 2)))
+    log = world.load(clean=clean)
+
+    assert log.leo == 8
+    expected = records(0, 3) + of_magic(magic, records(3, 3)) + records(6, 2)
+    assert read(log) == expected
+
+
+def test_messages_within_a_sealed_segment_are_converted(world):
+    mixed = in_format_2(0, 3) + write_messages(records(3, 3), magic=1) + in_format_2(6, 2)
+    old_log(world, (0, mixed), (8, in_format_2(8, 2)))
+
+    assert read(world.load()) == records(0, 10)
+
+
+def test_segments_that_were_searched_before_are_not_searched_again(world):
+    data = write_messages(records(0, 3), magic=1)
+    old_log(world, (0, data), (3, in_format_2(3, 3)))
+    world.disk.replace_now(world.path("leader-epoch-checkpoint"), b"0\n1\n0 0\n")
+    world.disk.replace_now(world.path(name_of(6, ".snapshot")), ProducerState().encode_snapshot())
+    world.load(format_2_below=6)
+
+    assert world.disk.read_file(world.path(name_of(0))) == data
+
+
+def test_a_checkpoint_within_a_segment_finds_what_was_appended_above_it(world):
+    known = b"".join(in_format_2(offset, 1) for offset in range(40))
+    old_log(world, (0, known + write_messages(records(40, 3), magic=1)))
+
+    assert read(world.load(format_2_below=40)) == records(0, 43)
+
+
+def test_a_cleaned_segment_of_an_old_format_takes_its_place_after_a_crash(world):
+    old_log(world, (0, in_format_2(0, 3)), (3, in_format_2(3, 2)))
+    swap = world.disk.create(world.path(name_of(0) + ".swap"))
+    swap.write(0, (bytes(write_messages(records(1, 2), magic=1)),))
+    log = world.load(clean=False)
+
+    assert read(log) == records(1, 4)

@@ -24,8 +24,8 @@ from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError, hold
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
-from odradek.record.batch import MAGIC, MAGIC_AT, BatchHeader
-from odradek.record.conversion import upgraded
+from odradek.record.batch import BatchHeader, CorruptBatchError
+from odradek.record.conversion import holds_old_messages, upgraded
 from odradek.record.validate import ValidationRules
 from odradek.replica.fetch_session import SessionPartition
 from odradek.replica.isr import Isr
@@ -347,13 +347,10 @@ class Partition:
         log = self.log
         if log is None:
             raise ApiError(self.error or ErrorCode.KAFKA_STORAGE_ERROR)
-        before = log.leo
-        size_bytes = len(batches)
+        before, size_bytes = log.leo, len(batches)
         if size_bytes:
-            if size_bytes > MAGIC_AT and batches[MAGIC_AT] < MAGIC:
-                batches = upgraded(batches)  # the leader has a segment of an old format
             try:
-                log.append_as_follower(batches)
+                _append(log, batches)
             except UnexpectedOffsetError as error:
                 if log.leo > max(log.log_start_offset, log_start_offset) or not (
                     error.first_offset < log.leo <= error.last_offset
@@ -362,7 +359,7 @@ class Partition:
                 # The leader's log starts within a batch (DeleteRecords). This log is empty or has
                 # only deleted records, so it has to begin where the batch does.
                 log.truncate_fully_and_start_at(error.first_offset)
-                log.append_as_follower(batches)
+                _append(log, batches)
         old = log.high_watermark
         log.set_high_watermark(high_watermark)  # at most the own log end offset
         if self.watches is not None and log.high_watermark != old:
@@ -591,3 +588,13 @@ def _notify_committed(
         sender = produce.committed(slot)
         if sender is not None:
             senders[sender] = None
+
+
+def _append(log: Log, batches: memoryview) -> None:
+    """Append what a leader sent; a leader of Apache Kafka may send old formats among batches."""
+    try:
+        log.append_as_follower(batches)
+    except CorruptBatchError:
+        if not holds_old_messages(batches):
+            raise
+        log.append_as_follower(upgraded(batches))

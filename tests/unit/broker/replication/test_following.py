@@ -133,6 +133,21 @@ def test_messages_of_an_old_format_in_the_leaders_log_are_appended_as_batches():
     follow(story, answer(part(records=bytes(write_messages(records, magic=1)), high_watermark=1)))
 
 
+@pytest.mark.parametrize("cut", [0, 5])
+def test_messages_of_an_old_format_behind_batches_are_appended_as_batches(cut):
+    """`cut`: the response ends within the last message."""
+    records = [Record(b"k", value, 5, (), number) for number, value in enumerate((b"a", b"b"))]
+    sent = batch(0, b"a") + bytes(write_messages(records[1:], magic=1))
+
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        headers = [header for _, header in live.log().segments[0].walk(0)]
+        expected = [(2, 0), (2, 1)] if not cut else [(2, 0)]
+        assert [(header.magic, header.base_offset) for header in headers] == expected
+
+    follow(story, answer(part(records=sent[: len(sent) - cut], high_watermark=1)))
+
+
 def test_what_has_to_be_flushed_first_is_acknowledged_when_it_is_on_the_disk():
     async def story(live, leader):
         def acknowledged():
