@@ -17,7 +17,8 @@ from odradek.testkit.compare import (
     wrong_offsets,
     wrong_records,
 )
-from odradek.testkit.errors import KitError
+from odradek.testkit.errors import KitError, verb
+from odradek.testkit.options import broker_options, topic_options
 from odradek.wire.api_keys import APIS, ApiKey
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class KafkaCluster:
     have real sockets and files, and do the same; `pid` is all that only processes have.
     """
 
+    @verb
     def __init__(
         self,
         brokers: int = 1,
@@ -77,7 +79,8 @@ class KafkaCluster:
         """`properties` are options of all brokers, as in server.properties.
 
         Raises:
-            KitError: the number of brokers is out of range.
+            KitError: the number of brokers is out of range, or an option does not exist, is set by
+                the kit, or does not allow its value.
         """
         if not 1 <= brokers <= BROKERS_MAX:
             raise KitError(f"brokers={brokers}: must be from 1 to {BROKERS_MAX}")
@@ -89,7 +92,7 @@ class KafkaCluster:
             "offsets.topic.replication.factor": str(min(3, brokers)),
             "transaction.state.log.replication.factor": str(min(3, brokers)),
             "transaction.state.log.min.isr": str(min(2, brokers)),
-            **{name: _property(value) for name, value in (properties or {}).items()},
+            **broker_options(properties or {}),
         }
         self._started: Brokers | None = None
         self._ahead = timedelta()
@@ -109,6 +112,7 @@ class KafkaCluster:
     ) -> None:
         self.close()
 
+    @verb
     def open(self) -> None:
         """Start all brokers; when this returns, each has all of them in its metadata."""
         if self._started is not None:
@@ -138,20 +142,24 @@ class KafkaCluster:
         return self._started
 
     @property
+    @verb
     def bootstrap(self) -> str:
         """What a client's `bootstrap.servers` is: all brokers."""
         return ",".join(map(self._all.address, self._all.ids))
 
     # ---------------------------------------------------------------------------- brokers
 
+    @verb
     def kill(self, broker: int) -> None:
         """End a broker as `kill -9` does. Its files stay, and `start` starts it again."""
         self._all.kill(broker)
 
+    @verb
     def stop(self, broker: int) -> None:
         """Stop a broker cleanly, as SIGTERM does: it hands its leaders over first."""
         self._all.stop(broker)
 
+    @verb
     def start(self, broker: int) -> None:
         """Start a broker again; when this returns, it serves.
 
@@ -161,24 +169,29 @@ class KafkaCluster:
         if self._groups:
             self._all.partition(self._groups)
 
+    @verb
     def pause(self, broker: int) -> None:
         """Freeze a broker as SIGSTOP does: its connections stay open, it does not answer."""
         self._all.pause(broker)
 
+    @verb
     def resume(self, broker: int) -> None:
         """Continue a paused broker."""
         self._all.resume(broker)
 
+    @verb
     def state(self, broker: int) -> str:
         """The state of a broker: running, paused, stopped, killed or crashed."""
         return self._all.state(broker)
 
+    @verb
     def pid(self, broker: int) -> int:
         """The process of a broker, of a cluster with `processes=True`."""
         return self._all.pid(broker)
 
     # ----------------------------------------------------------------------------- faults
 
+    @verb
     def partition(self, *groups: Iterable[Member]) -> None:
         """Cut groups of brokers off from each other, as in `partition([0], [1, 2])`.
 
@@ -195,15 +208,18 @@ class KafkaCluster:
             self._groups = []
             raise
 
+    @verb
     def heal(self) -> None:
         """End partitions, delays, and errors that are ordered and not used."""
         self._groups = []
         self._all.heal()
 
+    @verb
     def slow(self, broker: int, ms: int) -> None:
         """Let everything that a broker sends arrive so much later; 0 ends it."""
         self._all.slow(broker, ms)
 
+    @verb
     def fail_next(
         self,
         api: str | ApiKey,
@@ -223,6 +239,7 @@ class KafkaCluster:
             raise KitError(f"times={times}: must be at least 1")
         self._all.fail_next(name, code, times=times, broker_id=broker)
 
+    @verb
     def expire_session(self, broker: int) -> None:
         """End a broker's session with the coordination store: it is registered no longer.
 
@@ -230,6 +247,7 @@ class KafkaCluster:
         """
         self._all.expire_session(broker)
 
+    @verb
     def advance(self, **duration: float) -> None:
         """Advance the brokers' wall clock by the fields of a timedelta, such as `hours=25`.
 
@@ -244,15 +262,17 @@ class KafkaCluster:
 
     # -------------------------------------------------------------------- topics and records
 
+    @verb
     def topic(
         self, name: str, partitions: int = 1, *, replicas: int | None = None, **configs: object
     ) -> str:
         """Create a topic; its name. Options are Kafka's with `_` for `.`: retention_ms=1000."""
-        options = {key.replace("_", "."): _property(value) for key, value in configs.items()}
+        options = topic_options(configs)
         copies = min(3, self.brokers) if replicas is None else replicas
         self._ask(lambda clients: clients.create_topic(name, partitions, copies, options))
         return name
 
+    @verb
     def produce(self, topic: str, *records: Expected, partition: int | None = None) -> list[int]:
         """Write values, or pairs of key and value, with acks=all; their offsets."""
         pairs = [
@@ -263,15 +283,18 @@ class KafkaCluster:
         ]
         return self._ask(lambda clients: clients.produce(topic, pairs, partition))
 
+    @verb
     def records(self, topic: str, *, isolation: str = _READ_COMMITTED) -> list[Found]:
         """All records of a topic, by partition and offset."""
         found = self._ask(lambda clients: clients.records(topic, isolation))
         return [Found(each.partition, each.offset, each.key, each.value) for each in found]
 
+    @verb
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition; -1 if none does."""
         return self._partition(topic, partition).leader_id
 
+    @verb
     def isr(self, topic: str, partition: int = 0) -> list[int]:
         """The in-sync replicas of a partition, sorted."""
         return sorted(self._partition(topic, partition).isr_nodes)
@@ -282,12 +305,14 @@ class KafkaCluster:
             raise KitError(f"topic {topic} has partitions 0 to {len(found) - 1}, not {partition}")
         return found[partition]
 
+    @verb
     def controller(self) -> int:
         """The broker that is the active controller; -1 if none is."""
         return self._ask(lambda clients: clients.controller())
 
     # -------------------------------------------------------------- groups and transactions
 
+    @verb
     def lag(self, topic: str, group: str | None = None) -> int:
         """The number of records in a topic that a group has not committed yet.
 
@@ -309,15 +334,18 @@ class KafkaCluster:
         found = self._ask(lambda clients: clients.committed(name, topic))
         return sum(each.end - max(0, each.offset) for each in found.values())
 
+    @verb
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The committed offset of each partition; -1: there is none."""
         found = self._ask(lambda clients: clients.committed(group, topic))
         return {partition: each.offset for partition, each in found.items()}
 
+    @verb
     def force_rebalance(self, group: str) -> None:
         """Let all members of a group join again, as when another one comes and goes."""
         self._ask(lambda clients: clients.force_rebalance(group))
 
+    @verb
     def fence(self, transactional_id: str) -> None:
         """Fence the producer of a transactional id: its transaction is aborted."""
         self._ask(lambda clients: clients.fence(transactional_id))
@@ -331,6 +359,7 @@ class KafkaCluster:
         __tracebackhide__ = True
         return wait_for(condition, timeout_s=timeout_s, message=message)
 
+    @verb
     def assert_records(
         self,
         topic: str,
@@ -351,6 +380,7 @@ class KafkaCluster:
         found = self._records_by(topic, len(wanted), isolation, timeout_s)
         _fail_if(wrong_records(topic, found, wanted, in_order=in_order))
 
+    @verb
     def assert_exactly_once(
         self, topic: str, expected: Iterable[Expected], *, timeout_s: float = TIMEOUT_S
     ) -> None:
@@ -373,6 +403,7 @@ class KafkaCluster:
             )
         )
 
+    @verb
     def assert_committed(
         self,
         group: str,
@@ -430,10 +461,6 @@ class KafkaCluster:
             key=lambda group: (STORE in group, sum(isinstance(each, int) for each in group)),
         )
         return {member for group in self._groups if group is not asked for member in group}
-
-
-def _property(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _fail_if(wrong: str | None) -> None:

@@ -56,6 +56,7 @@ def kafka_cluster() -> "Iterator[Callable[..., KafkaCluster]]":
     made: list[KafkaCluster] = []
 
     def make(brokers: int = 3, **options: object) -> KafkaCluster:
+        __tracebackhide__ = True
         made.append(KafkaCluster(brokers, **options))  # type: ignore[arg-type]
         return made[-1]
 

@@ -25,9 +25,11 @@ class SharedKafka:
 
     def topic(self, name: str = "topic", partitions: int = 1, **configs: object) -> str:
         """Create a topic with the prefix; its whole name."""
+        __tracebackhide__ = True
         return self._cluster.topic(self.name(name), partitions, **configs)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
+        __tracebackhide__ = True
         if name in _REFUSED:
             raise KitError(
                 f"{name}: the broker of the fixture `kafka` is shared with other tests; use "

@@ -127,6 +127,7 @@ def test_a_failed_assertion_is_no_error_of_the_request(kit):
         ("pid", {"broker": 0}, 409, "processes=True"),
         ("wait_for", {"verb": "isr"}, 400, "equals"),
         ("fail_next", {"api": "Prodoce", "error": "X"}, 409, "Prodoce"),
+        ("topic", {"name": "t", "configs": {"cleanup_polici": "x"}}, 409, "mean cleanup.policy?"),
     ],
 )
 def test_what_cannot_be_done_is_explained(kit, verb, arguments, status, why):

@@ -85,6 +85,42 @@ def test_a_factory_of_clusters_and_a_failure_that_shows_the_line_of_the_test(run
     result.stdout.no_fnmatch_line("*testkit/cluster.py*")
 
 
+def test_an_error_of_the_kit_shows_the_line_of_the_test_alone(run):
+    result = run(
+        """
+        from odradek.testkit import KafkaCluster
+
+        def test_a_shared_broker(kafka):
+            kafka.topic("orders", retention_mss=1000)
+
+        def test_a_verb_that_runs_on_the_thread_of_the_brokers(kafka):
+            kafka.leader("nowhere")
+
+        def test_a_factory(kafka_cluster):
+            kafka_cluster(0)
+
+        def test_brokers_that_are_processes():
+            with KafkaCluster(processes=True) as cluster:
+                cluster.start(0)
+        """
+    )
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            ">*retention_mss=1000*",
+            "E*KitError: retention.mss: there is no such topic option; did you mean retention.ms?",
+            ">*kafka.leader(*",
+            "E*KitError: there is no topic nowhere",
+            ">*kafka_cluster(0)",
+            "E*KitError: brokers=0: must be from 1 to 20",
+            ">*cluster.start(0)",
+            "E*KitError: broker 0 runs already (pid *",
+        ]
+    )
+    for frame in ("*src/odradek/*", "*concurrent/futures*"):
+        result.stdout.no_fnmatch_line(frame)
+
+
 def test_unittest_and_a_plain_context_manager(run):
     result = run(
         """
