@@ -84,3 +84,16 @@ def test_the_readme_is_read_in_a_minute():
         "./run demo",
         "./run test",
     ]
+
+
+def test_the_readme_installs_as_the_page_about_it_does_before_its_first_command():
+    text = (ROOT / "README.md").read_text()
+    lines = [
+        "python3 -m venv .venv",
+        ".venv/bin/pip install .",
+        'export PATH="$PWD/.venv/bin:$PATH"',
+    ]
+    block = "\n".join(lines)
+
+    assert 0 < text.find(block) < text.find("$ odradek ")
+    assert block in (ROOT / "docs/install.md").read_text()

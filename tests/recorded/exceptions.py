@@ -12,11 +12,13 @@ _BLOCKED = (
 
 _UNKNOWN_KEY = "3.9 stores a broker option that is not defined; ours refuses it"
 _NO_WAIT = "3.9 waits a minute for a partition that does not exist; ours fails at once"
+_SUCCESSOR = "ours says in a second line which option has replaced it"
 _ALL_PARTS = ("out", "err", "code")
 
 DIFFERENT: dict[str, Difference] = {
     "topics.41-describe-all": Difference(_UNKNOWN_BROKERS, without=r"Topic: e2\t"),
     "topics.48-describe-urp": Difference(_UNKNOWN_BROKERS, without=r"Topic: e2\t"),
+    "topics.35-zookeeper-option": Difference(_SUCCESSOR, without="^--zookeeper was removed: "),
     "topics.43-describe-unknown": Difference(_OPTIONAL, ("out", "err")),
     "topics.69-delete-unknown": Difference(_OPTIONAL, ("out", "err")),
     "topics.73-delete-internal": Difference(_OPTIONAL, ("out", "err")),

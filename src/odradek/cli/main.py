@@ -14,7 +14,7 @@ import click
 
 from odradek import __version__
 from odradek.cli.kafka.tool import TOOLS, run_tool
-from odradek.cli.suggesting import SuggestingGroup
+from odradek.cli.suggesting import SuggestingGroup, suggesting_alike
 from odradek.model.errors import OdradekError
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ def run(arguments: Sequence[str]) -> int:
             list(arguments), prog_name="odradek", standalone_mode=False, obj=list(arguments)
         )
     except click.ClickException as error:
-        error.show()
+        shown = suggesting_alike(error) if isinstance(error, click.NoSuchOption) else error
+        shown.show()
         return 1
     except (OdradekError, OSError) as error:
         print(f"odradek: {error}", file=sys.stderr)

@@ -52,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
         print(f"Error occurred: {message_of(error)}", file=sys.stderr)
+        if isinstance(error, FlagError) and error.hint:
+            print(error.hint, file=sys.stderr)
     return 1
 
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from odradek.cli.kafka.support.flags import UsageError
+from odradek.cli.kafka.support.flags import FlagError, UsageError
 from odradek.model.errors import OdradekError
 
 
@@ -28,6 +28,8 @@ class Tool(NamedTuple):
     summary: str
 
 
+_CONNECT: Final = ("connect-distributed", "connect-mirror-maker", "connect-standalone")
+_ZOOKEEPER: Final = ("zookeeper-server-start", "zookeeper-server-stop")
 # By subcommand of `odradek`; the console script is `kafka-` + name, unless it is in _BARE.
 TOOLS: Final[Mapping[str, Tool]] = {
     "topics": Tool("odradek.cli.kafka.topics", "Create, list, describe, alter and delete topics."),
@@ -109,8 +111,22 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "mirror-maker": Tool(
         "odradek.cli.kafka.elsewhere.mirror_maker", "Names Apache Kafka's, which works with us."
     ),
+    **dict.fromkeys(
+        _CONNECT, Tool("odradek.cli.kafka.elsewhere.connect", "Names Apache Kafka's, likewise.")
+    ),
+    **dict.fromkeys(
+        _ZOOKEEPER,
+        Tool("odradek.cli.kafka.elsewhere.zookeeper_server", "No ZooKeeper is part of Odradek."),
+    ),
+    "run-class": Tool(
+        "odradek.cli.kafka.elsewhere.run_class", "Names the tool that does what a class does."
+    ),
+    "preferred-replica-election": Tool(
+        "odradek.cli.kafka.elsewhere.preferred_replica_election",
+        "Removed by Kafka 3.0; names its successor.",
+    ),
 }
-_BARE: Final = frozenset({"zookeeper-shell"})
+_BARE: Final = frozenset({"zookeeper-shell", *_CONNECT, *_ZOOKEEPER})
 
 
 def script_name(tool: str) -> str:
@@ -140,6 +156,8 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
 
         sys.stdout.flush()
         print(printed(error), file=sys.stderr)
+        if isinstance(error, FlagError) and error.hint:
+            print(error.hint, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -66,6 +66,7 @@ _NAMED: Final = 5  # partitions that a message names at most
 # Elections are measured on so many partitions: enough to compute the time for each, few enough
 # for any cluster.
 _ELECTED: Final = 50
+_IGNORE_RACKS: Final = "Place replicas as if no broker had a rack."
 
 
 def to_bytes(text: str) -> float:
@@ -90,10 +91,10 @@ def movement_options(command: Command) -> Command:
                      help="Cancel the reassignments under way, and clear throttles."),
         click.option("--batch", default=20, show_default=True, type=click.IntRange(min=1),
                      help="With --execute: partitions moved at a time."),
-        click.option("--batch-bytes", type=to_bytes,
+        click.option("--batch-bytes", type=to_bytes, metavar="BYTES",
                      help="With --execute: bytes copied at a time."),
-        click.option("--ignore-racks", is_flag=True),
-        click.option("--throttle", type=to_bytes,
+        click.option("--ignore-racks", is_flag=True, help=_IGNORE_RACKS),
+        click.option("--throttle", type=to_bytes, metavar="BYTES",
                      help="Bytes per second that copies may use on each broker."),
         click.option("--execute", "executes", is_flag=True, help="Execute the plan."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
@@ -112,21 +113,33 @@ def plan() -> None:
 
 @plan.command
 @click.option(
-    "--target", required=True, type=to_bytes, help="Bytes per second that the topic must handle."
+    "--target",
+    required=True,
+    type=to_bytes,
+    metavar="BYTES",
+    help="Bytes per second that the topic must handle.",
 )
 @click.option(
-    "--producer-rate", type=to_bytes, help="Bytes/s written to one partition; else measured."
+    "--producer-rate",
+    type=to_bytes,
+    metavar="BYTES",
+    help="Bytes/s written to one partition; else measured.",
 )
 @click.option(
-    "--consumer-rate", type=to_bytes, help="Bytes/s read from one partition; else measured."
+    "--consumer-rate",
+    type=to_bytes,
+    metavar="BYTES",
+    help="Bytes/s read from one partition; else measured.",
 )
 @cluster_options(optional=True)
-@click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1))
+@click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1),
+              help="Replicas of each partition.")  # fmt: skip
 @click.option(
     "--brokers", type=click.IntRange(min=1), help="The number of brokers; else the cluster's."
 )
 @click.option("--seconds", default=5.0, show_default=True, help="How long to measure.")
-@click.option("--record-bytes", default=1000, show_default=True, type=click.IntRange(min=1))
+@click.option("--record-bytes", default=1000, show_default=True, type=click.IntRange(min=1),
+              help="The size of a record.")  # fmt: skip
 @click.option(
     "--batch-bytes", default=BATCH_BYTES, show_default=True, help="The producer's batch.size."
 )
@@ -333,17 +346,20 @@ def _numbers(text: str | None) -> list[int]:
 
 
 @plan.command
-@click.option("--topic", default="new-topic", show_default=True)
-@click.option("--partitions", "count", required=True, type=click.IntRange(min=1))
-@click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1))
-@click.option("--min-insync-replicas", "isr_min", default=1, show_default=True)
+@click.option("--topic", default="new-topic", show_default=True, help="The name of the topic.")
+@click.option("--partitions", "count", required=True, type=click.IntRange(min=1),
+              help="The number of partitions.")  # fmt: skip
+@click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1),
+              help="Replicas of each partition.")  # fmt: skip
+@click.option("--min-insync-replicas", "isr_min", default=1, show_default=True,
+              help="The topic's min.insync.replicas.")  # fmt: skip
 @click.option(
     "--start", type=click.IntRange(min=0), help="The index of the first broker; else random."
 )
 @click.option(
     "--shift", type=click.IntRange(min=0), help="The first shift of followers; else random."
 )
-@click.option("--ignore-racks", is_flag=True)
+@click.option("--ignore-racks", is_flag=True, help=_IGNORE_RACKS)
 @click.option("--brokers", "listed", metavar="N|ID,ID,...",
               help="Without a cluster: the number of brokers, or their ids.")  # fmt: skip
 @click.option("--racks", metavar="A,A,B,...",
@@ -481,7 +497,8 @@ def drain(brokers: Sequence[int], servers: str, command_config: str | None, **gi
 
 @plan.command("replication-factor")
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic; may be repeated.")
-@click.option("--replication-factor", "factor", required=True, type=int)
+@click.option("--replication-factor", "factor", required=True, type=int,
+              help="The number of replicas to have.")  # fmt: skip
 @movement_options
 def replication_factor(
     topics: Sequence[str],

@@ -17,6 +17,7 @@ import click
 from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
+from odradek.cli.suggesting import SuggestingGroup
 from odradek.client.admin.security import ANY, Acl, describe_acls
 from odradek.client.admin.topics import BROKER, describe_configs
 from odradek.client.cluster import Cluster
@@ -46,7 +47,7 @@ from odradek.security.acls import AclSettings
 Explain = Callable[[Asked], list[Sentence]]
 
 
-@click.group
+@click.group(cls=SuggestingGroup)
 def why() -> None:
     """Explain a topic, a broker, a group, a refused client or a denied request: what to do."""
 
@@ -135,12 +136,12 @@ def client(client_id: str, **where: Any) -> int:
     help="Read, Write, Create, Describe, Delete, Alter, DescribeConfigs, AlterConfigs ...",
 )
 @click.option("--host", metavar="ADDRESS", help="The client's IP address; else no ACL's host.")
-@click.option("--topic", metavar="NAME")
-@click.option("--group", metavar="NAME")
-@click.option("--transactional-id", metavar="ID")
-@click.option("--cluster", "on_cluster", is_flag=True)
-@click.option("--delegation-token", metavar="ID")
-@click.option("--user-principal", metavar="User:NAME")
+@click.option("--topic", metavar="NAME", help="The topic that is accessed.")
+@click.option("--group", metavar="NAME", help="Likewise the group.")
+@click.option("--transactional-id", metavar="ID", help="Likewise the transactional id.")
+@click.option("--cluster", "on_cluster", is_flag=True, help="The cluster itself is accessed.")
+@click.option("--delegation-token", metavar="ID", help="The token that is accessed.")
+@click.option("--user-principal", metavar="User:NAME", help="The user that is accessed.")
 @click.option("--command-config", metavar="FILE", help="A file of client properties.")
 @click.option(
     "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Brokers to connect to."

@@ -28,6 +28,11 @@ FAILED = "Error while executing client metrics command : "
         ("metadata-quorum describe --status", "The node does not support DESCRIBE_QUORUM"),
         ("storage format -t x -c y", "Formatting is only supported for clusters in KRaft mode."),
         ("mirror-maker", "connect-mirror-maker.sh"),
+        ("connect-standalone worker.properties", "that of Apache Kafka works with this cluster"),
+        ("zookeeper-server-start zookeeper.properties", "`odradek up` starts them"),
+        ("preferred-replica-election", "kafka-leader-election --bootstrap-server HOST:PORT"),
+        ("run-class org.example.Own", "run the class with a distribution of Apache Kafka"),
+        ("run-class", "run the class with a distribution of Apache Kafka"),
     ],
 )
 def test_it_says_why_and_fails(arguments, printed, capsys):

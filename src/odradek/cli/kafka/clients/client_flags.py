@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, ToolError, java_text
-from odradek.cli.kafka.support.flags import FlagError, Flags, Parser
+from odradek.cli.kafka.support.flags import FlagError, Flags, Parser, UsageError
 from odradek.cli.kafka.support.java import split
 from odradek.client import errors
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
@@ -59,7 +59,9 @@ def usage_for_bad_flags(parser: Parser) -> Iterator[None]:
     try:
         yield
     except FlagError as error:
-        parser.fail(str(error))
+        refused = UsageError(str(error), parser)
+        refused.hint = error.hint
+        raise refused from None
 
 
 def check_addresses(parser: Parser, servers: str) -> None:

@@ -33,9 +33,10 @@ _HELP_COLUMN: Final = 34
 class FlagError(OdradekError):
     """The command line is invalid (joptsimple's OptionException); the text is joptsimple's."""
 
-    def __init__(self, message: str, kind: str = "OptionException") -> None:
+    def __init__(self, message: str, kind: str = "OptionException", *, hint: str = "") -> None:
         super().__init__(message)
         self.exception = f"joptsimple.{kind}"
+        self.hint = hint  # Odradek's own advice, printed after Kafka's message
 
 
 class UsageError(OdradekError):
@@ -250,7 +251,7 @@ class Parser:
             name = next((letter for letter in name if letter not in self._options), name)
         option = self._options.get(name)
         if option is None:
-            raise FlagError(f"{name} is not a recognized option", "UnrecognizedOptionException")
+            raise _unknown(name, self._options)
         if option.argument == NONE:
             flags.note(option, None)
         elif equals:
@@ -323,6 +324,8 @@ class Parser:
             if not uncaught:
                 raise
             print(f'Exception in thread "main" {error.exception}: {error}', file=sys.stderr)
+            if error.hint:
+                print(error.hint, file=sys.stderr)
             raise SystemExit(1) from None
         if flags.has("help"):
             self.fail(self.description)
@@ -363,6 +366,13 @@ def version_text() -> str:
 def dashed(name: str) -> str:
     """A name as the help and the messages of argparse4j show it."""
     return f"--{name}" if len(name) > 1 else f"-{name}"
+
+
+def _unknown(name: str, options: Mapping[str, Flag]) -> FlagError:
+    from odradek.cli.kafka.support.former_options import successor  # noqa: PLC0415 - for mistakes
+
+    message = f"{name} is not a recognized option"
+    return FlagError(message, "UnrecognizedOptionException", hint=successor(name, options))
 
 
 def _all(option: Flag) -> str:

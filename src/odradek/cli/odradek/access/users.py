@@ -11,6 +11,7 @@ import odradek.client.admin.security as rights
 from odradek.cli.connect import properties_of
 from odradek.cli.odradek.access.reached import ReachedCluster, reach, reaching_options
 from odradek.cli.odradek.local import say
+from odradek.cli.suggesting import SuggestingGroup
 from odradek.client.admin.security import Acl
 from odradek.local.client_files import (
     ADMIN,
@@ -31,7 +32,7 @@ from odradek.model.command import Command, about, command, flag
 from odradek.security.sasl.scram import SCRAM_HASHES
 
 
-@click.group
+@click.group(cls=SuggestingGroup)
 def user() -> None:
     """Add, list and remove users, and give them new passwords (SCRAM)."""
 
