@@ -352,7 +352,8 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path):
 
     assert refusal(tmp_path / "store.db") == (
         f"coordination store {tmp_path}/store.db: file is not a database; "
-        "restore a copy, or move it away and lose the topics' metadata"
+        "put a backup back (docs/operations.md: what changed since the backup is lost, records are "
+        "not), or move it away and lose the topics' metadata"
     )
 
 
@@ -367,7 +368,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
 
-    assert "restore a copy" in refusal(path)
+    assert "put a backup back" in refusal(path)
 
 
 def test_a_file_of_a_newer_odradek_is_refused(tmp_path):

@@ -2,10 +2,11 @@
 
     1  store             a session; the cluster's id
     2  log directories   locked, identified, their logs loaded and recovered
-    3  listeners         bound, so that the ports are known
-    4  registration      `/brokers/ids/N`; the controller sees this broker from here on
-    5  controller        the election; the winner is the active controller
-    6  housekeeping      checkpoints, retention, flushes, idle connections
+    3  age               a store that is older than the logs is raised to what they prove
+    4  listeners         bound, so that the ports are known
+    5  registration      `/brokers/ids/N`; the controller sees this broker from here on
+    6  controller        the election; the winner is the active controller
+    7  housekeeping      checkpoints, retention, flushes, idle connections
 
 The parts of a broker are in `odradek.broker.wiring.parts`.
 """
@@ -17,6 +18,7 @@ from functools import partial
 
 from odradek.broker.admin.stored_passwords import reencode
 from odradek.broker.cluster.early_requests import EarlyRequests
+from odradek.broker.cluster.store_age import StoreComparison
 from odradek.broker.storage.housekeeping import in_slices
 from odradek.broker.wiring.acls import load_acls
 from odradek.broker.wiring.authentication import (
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 
 class Broker(BrokerParts):
     """One broker from its start to its stop; it is never started again."""
+
+    store_comparison: StoreComparison | None = None  # once the logs are loaded
 
     async def start(self) -> None:
         """Start; when this returns, requests are served.
@@ -60,25 +64,17 @@ class Broker(BrokerParts):
         self._log_strays()
         await self.lifecycle.persist(self.features.learn)
         await self.lifecycle.persist(self.coordinator_counts.load)
+        comparison = await self._compare_with_store()
         early = EarlyRequests(self.server.wrap_frames)
         self.end_points = await self._listen()
         me = RegisteredBroker(
             id=config.broker_id, end_points=self.end_points, rack=config.broker_rack
         )
-        clean_epoch = self.logs.clean_epoch
-        self._registered(
-            await self.lifecycle.persist(
-                lambda: self.lifecycle.register(
-                    me,
-                    clean_epoch=clean_epoch,
-                    is_empty=self.logs.is_empty,
-                    new_directories=self.logs.new_directories,
-                )
-            )
-        )
+        self._registered(await self._register(me, comparison))
         early.registered()
         self.tasks.start(self.controller.run(), "controller")
-        self.tasks.start(self.lifecycle.keep_registered(me), "registration")
+        self.tasks.start(self.lifecycle.keep_registered(me, comparison), "registration")
+        self.tasks.start(comparison.run(), "store comparison")
         self.tasks.start(self.features.run(), "features")
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
         if self.acl_changes is not None:
@@ -95,6 +91,30 @@ class Broker(BrokerParts):
         self.housekeeping.start(config)
         self.cleaner.start()
         self.state = "running"
+
+    async def _compare_with_store(self) -> StoreComparison:
+        comparison = self.store_comparison = StoreComparison(
+            self._world.store,
+            self.logs,
+            self.replicas,
+            self._world.clock,
+            broker_id=self.config.broker_id,
+        )
+        await self.lifecycle.persist(comparison.before_registration)
+        return comparison
+
+    async def _register(self, me: RegisteredBroker, comparison: StoreComparison) -> int:
+        """Register. Returns the broker epoch."""
+        # Log directories that were put back to an earlier state lack what was flushed since.
+        clean_epoch = None if comparison.age.disks_behind else self.logs.clean_epoch
+        register = partial(
+            self.lifecycle.register,
+            me,
+            clean_epoch=clean_epoch,
+            is_empty=self.logs.is_empty,
+            new_directories=self.logs.new_directories,
+        )
+        return await self.lifecycle.persist(register)
 
     async def stop(self, *, together_with: Collection[int] = ()) -> None:
         """Stop cleanly, also after a start that failed.
@@ -115,6 +135,8 @@ class Broker(BrokerParts):
         self.purgatory.expire_all()
         self.server.close_connections()
         await self.tasks.cancel_all()
+        if self.store_comparison is not None:
+            await self.store_comparison.last()
         closed = self._world.loop.create_future()
         self.logs.close(lambda: closed.set_result(None))
         await closed

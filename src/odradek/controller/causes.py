@@ -20,6 +20,7 @@ class CauseKind(Enum):
     BROKER_FAILED = "{brokers} went offline"
     BROKER_OUTLIVED = "{brokers} registered anew"
     BROKER_LEAVING = "{brokers} began to shut down"
+    STORE_RESTORED = "the coordination store was put back to an earlier state"
     LOGS_LOST = "{brokers} registered with an empty log directory"
     LOG_DIR_FAILED = "a log directory of {brokers} failed"
     LOG_DIR_REPAIRED = "a log directory of {brokers} serves again"

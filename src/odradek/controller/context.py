@@ -103,6 +103,8 @@ class ControllerContext:
     """The state of the cluster in this controller: what the store has accepted or was read."""
 
     controller_epoch: int
+    # The last controller epoch of a store that was put back to an earlier state; -1: there is none.
+    restored_epoch: int = -1
     is_loaded: bool = False  # whether `LoadingFinished` has been handled
     brokers: dict[int, Broker] = field(default_factory=dict)  # those that are registered
     shutting_down: set[int] = field(default_factory=set)
@@ -182,11 +184,20 @@ class ControllerContext:
         return all(broker.clean_since >= 0 for broker in self.brokers.values())
 
     def doubtful(self, partition: Partition) -> tuple[int, ...]:
-        """The registered members of the ISR that may have lost records since they were in sync."""
+        """The registered members of the ISR that may have lost records since they were in sync.
+
+        Of an outdated ISR every registered replica: it may not be in sync.
+        """
         stored = partition.leader_and_isr
         if stored is None or len(partition.assignment.replicas) < 2 or not self.keeps_history:
             return ()
+        if self.is_outdated(partition):
+            return tuple(r for r in partition.assignment.replicas if r in self.brokers)
         return tuple(r for r in stored.isr if r in self.brokers and not self.is_sound(partition, r))
+
+    def is_outdated(self, partition: Partition) -> bool:
+        """Whether its ISR is that of a backup: any replica may have more records, or fewer."""
+        return -1 < partition.controller_epoch <= self.restored_epoch
 
     def is_sound(self, partition: Partition, replica: int) -> bool:
         """Whether a replica has lost nothing since it was last known to hold everything."""

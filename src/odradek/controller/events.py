@@ -39,6 +39,9 @@ class BrokersLoaded:
 
     brokers: tuple[Broker, ...]
     unregistered: tuple[int, ...] = ()  # registered in the term before, and not any more
+    # Up to this controller epoch, partition states are those of a store that was put back to an
+    # earlier state; -1: it never was.
+    restored_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,9 @@ class PartitionMachine:
             self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
             return
         emptied = context.emptied(partition, ends)
+        if context.is_outdated(partition):
+            self._elect_by_all_logs(partition, ends, emptied=emptied, isr_min=isr_min)
+            return
         lost = tuple(replica for replica in stored.isr if replica in emptied)
         if lost:
             cause = Cause(CauseKind.LOGS_LOST, lost)
@@ -178,6 +181,44 @@ class PartitionMachine:
             assigned=partition.assignment.replicas,
             emptied=emptied,
         )
+        self._elect_chosen(partition, ends, chosen, emptied=emptied, cause=cause)
+
+    def _elect_by_all_logs(
+        self,
+        partition: Partition,
+        ends: Mapping[int, LogEnd],
+        *,
+        emptied: frozenset[int],
+        isr_min: int,
+    ) -> None:
+        """Elect where the stored ISR is that of a backup, and so is its history.
+
+        Committed records are on `isr_min` of the replicas, whichever these are. So many replicas
+        have to answer that one of these is among them.
+        """
+        assigned, live = partition.assignment.replicas, self._context.electable(partition)
+        chosen = choose(
+            ends={replica: end for replica, end in ends.items() if replica in live},
+            isr=assigned,
+            history=None,
+            sound=(),
+            isr_min=max(1, len(assigned) - isr_min + 1),
+            assigned=assigned,
+            emptied=emptied,
+        )
+        cause = Cause(CauseKind.STORE_RESTORED)
+        self._elect_chosen(partition, ends, chosen, emptied=emptied, cause=cause)
+
+    def _elect_chosen(
+        self,
+        partition: Partition,
+        ends: Mapping[int, LogEnd],
+        chosen: int | None,
+        *,
+        emptied: frozenset[int],
+        cause: Cause,
+    ) -> None:
+        stored, live = partition.stored, self._context.electable(partition)
         if chosen is not None:
             elected = stored.led_by(chosen, (chosen,))
             if emptied.issuperset(stored.isr) and chosen not in stored.isr:

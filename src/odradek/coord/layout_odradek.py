@@ -10,6 +10,11 @@
                     partition state that is older was decided without that registration, even
                     if it was written after it
 /odradek/coordinators/T    the number of partitions over which an internal topic's keys are hashed
+/odradek/counters/N    a number that broker N raises again and again, and has on its disks too:
+                    from it follows which of the two is older, the store or the disks
+/odradek/restored   when the store was found to be older than the logs, and the controller epoch
+                    up to which partition states were decided by a store that knew less
+/odradek/restoring  ephemeral: the broker that raises what the store has to what the logs prove
 """
 
 from collections.abc import Mapping
@@ -25,6 +30,9 @@ LIVES: Final = "/odradek/lives"
 ISR: Final = "/odradek/isr"
 NOTED: Final = "/odradek/noted"
 COORDINATORS: Final = "/odradek/coordinators"
+COUNTERS: Final = "/odradek/counters"
+RESTORED: Final = "/odradek/restored"
+RESTORING: Final = "/odradek/restoring"
 SINCE_NOW: Final = 0  # the transaction that writes it: it has no id yet
 
 
@@ -54,6 +62,26 @@ class CoordinatorCount(NamedTuple):
 
     topic_id: UUID | None
     partitions: int
+
+
+class StoreCounter(NamedTuple):
+    """A broker's counter, and the last restoration of the store that the broker knew of."""
+
+    value: int = 0
+    restored: int = -1  # `Restored.controller_epoch`
+
+
+class Restored(NamedTuple):
+    """The store was found to be older than the logs, and was raised to what they prove."""
+
+    controller_epoch: int  # partition states up to this one may name an ISR that was outdated
+    broker: int  # which found it
+    at_ms: int
+    proof: str
+
+
+def counter_path(broker: int) -> str:
+    return f"{COUNTERS}/{broker}"
 
 
 def broker_logs_path(broker: int) -> str:
@@ -159,4 +187,35 @@ def decode_noted(data: bytes | None, *, modified_id: int) -> NotedRegistrations:
             )
             for noted in fields.each("brokers")
         },
+    )
+
+
+def encode_counter(counter: StoreCounter) -> bytes:
+    return dump({"version": 1, "value": counter.value, "restored": counter.restored})
+
+
+def decode_counter(broker: int, data: bytes | None) -> StoreCounter:
+    fields = parse(counter_path(broker), data)
+    return StoreCounter(fields.integer("value"), fields.integer("restored"))
+
+
+def encode_restored(restored: Restored) -> bytes:
+    return dump(
+        {
+            "version": 1,
+            "controller_epoch": restored.controller_epoch,
+            "broker": restored.broker,
+            "timestamp": str(restored.at_ms),
+            "proof": restored.proof,
+        }
+    )
+
+
+def decode_restored(data: bytes | None) -> Restored:
+    fields = parse(RESTORED, data)
+    return Restored(
+        fields.integer("controller_epoch"),
+        fields.integer("broker"),
+        fields.number_text("timestamp"),
+        fields.text("proof"),
     )

@@ -99,7 +99,10 @@ class StoreFile:
         except sqlite3.OperationalError as error:
             problem = f"{error}; if another program has it open, close that one"
         except sqlite3.DatabaseError as error:
-            problem = f"{error}; restore a copy, or move it away and lose the topics' metadata"
+            problem = (
+                f"{error}; put a backup back (docs/operations.md: what changed since the backup is "
+                "lost, records are not), or move it away and lose the topics' metadata"
+            )
         except StartupError as error:
             problem = str(error)
         else:

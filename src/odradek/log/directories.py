@@ -5,6 +5,7 @@
     .kafka_cleanshutdown      written at a clean shutdown, removed at the next start: without it
                               the logs are recovered
     <checkpoints>             `odradek.log.checkpoints`
+    odradek-store-counter     the broker's counter in the coordination store, as last written there
     <topic>-<n>/              a partition
     <topic>-<n>.<32 hex>-delete/   a partition that is being deleted
     <topic>-<n>.<32 hex>-future/   being copied here from another log directory
@@ -29,6 +30,7 @@ from odradek.model.partition import TopicPartition
 LOCK_FILE: Final = ".lock"
 META_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+COUNTER_FILE: Final = "odradek-store-counter"
 NO_EPOCH: Final = -1
 NAME_CHARS_MAX: Final = 255
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>\d{1,10})")
@@ -56,6 +58,13 @@ class PartitionDirectory(NamedTuple):
 
     partition: TopicPartition
     mark: Mark
+
+
+class KeptCounter(NamedTuple):
+    """A broker's counter in the coordination store, as its disks have it."""
+
+    written: int = -1  # the store has acknowledged this value; -1: none
+    begun: int = -1  # and may have this one, if no acknowledgement arrived
 
 
 class MetaProperties(NamedTuple):
@@ -98,6 +107,7 @@ class LogDirectory:
         self.is_new = False  # it had no meta.properties when it was opened
         self.was_clean = False  # the last shutdown was clean
         self.clean_epoch = NO_EPOCH  # the broker epoch of that shutdown, if recorded
+        self.counter = KeptCounter()  # as read at the start
         self._disk = disk
         self._lock: Lock | None = None
         self.strays = 0  # number of its partition directories that were set aside
@@ -136,6 +146,7 @@ class LogDirectory:
         if self.was_clean:
             self.clean_epoch = _epoch_of(self._disk.read_file(self._file(CLEAN_SHUTDOWN_FILE)))
             self._disk.unlink(self._file(CLEAN_SHUTDOWN_FILE))
+        self.counter = _counter_of(self._disk.read_file(self._file(COUNTER_FILE)))
         # Durable before anything is written, so that the file is not back after a power failure;
         # also if an earlier process has removed the file and stopped at once.
         self._disk.flush_now([self.path])
@@ -160,6 +171,14 @@ class LogDirectory:
     def mark_clean(self, broker_epoch: int) -> None:
         mark = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         self._disk.replace_now(self._file(CLEAN_SHUTDOWN_FILE), mark.encode())
+
+    def keep_counter_now(self, counter: KeptCounter) -> None:
+        """Write the broker's counter in the coordination store; waits for the device."""
+        self._disk.replace_now(self._file(COUNTER_FILE), _encoded(counter))
+
+    def keep_counter(self, counter: KeptCounter, done: Done) -> None:
+        """Write the broker's counter in the coordination store, in a thread."""
+        self._disk.replace_later(self._file(COUNTER_FILE), _encoded(counter), done)
 
     def release(self) -> None:
         if self._lock is not None:
@@ -294,3 +313,17 @@ def _epoch_of(mark: bytes | None) -> int:
     except (ValueError, AttributeError):
         return NO_EPOCH
     return epoch if type(epoch) is int else NO_EPOCH
+
+
+def _encoded(counter: KeptCounter) -> bytes:
+    fields = {"version": 1, "written": counter.written, "begun": counter.begun}
+    return json.dumps(fields).encode()
+
+
+def _counter_of(data: bytes | None) -> KeptCounter:
+    """The counter in its file; a missing or damaged file has none."""
+    try:
+        fields = json.loads(data or b"{}")
+        return KeptCounter(int(fields["written"]), int(fields["begun"]))
+    except (ValueError, KeyError, TypeError):
+        return KeptCounter()

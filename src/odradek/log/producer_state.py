@@ -180,6 +180,11 @@ class ProducerState:
         # The lowest first offset of all these, or NO_OFFSET.
         self.first_unstable_offset = NO_OFFSET
 
+    @property
+    def highest_id(self) -> int:
+        """The highest producer id with state here; -1: there is none."""
+        return max(self._producers or (), default=-1)
+
     # ------------------------------------------------------------------ checks of the leader
 
     def check(self, header: BatchHeader) -> StoredBatch | None:

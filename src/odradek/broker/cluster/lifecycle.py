@@ -17,7 +17,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import (
@@ -44,6 +44,17 @@ _PAUSE_S: Final = 0.1
 _REOPEN_PAUSE_S: Final = 1.0  # as Apache Kafka
 _RETRY_MS_MAX: Final = 10_000
 T = TypeVar("T")
+
+
+class Comparison(Protocol):
+    """What is compared with the store before each registration."""
+
+    async def before_registration(self) -> None:
+        """Raise the store to what this broker's disks prove, if it is older.
+
+        Raises:
+            ConnectionLostError, SessionExpiredError: to be called again.
+        """
 
 
 class Lifecycle:
@@ -245,7 +256,7 @@ class Lifecycle:
         )
         return SetData(path, layout_odradek.encode_broker(logs), stat.version), data is not None
 
-    async def keep_registered(self, broker: Broker) -> None:
+    async def keep_registered(self, broker: Broker, comparison: Comparison) -> None:
         """Register again after each lost session, until cancelled."""
         while True:
             await self._lost.wait()
@@ -260,6 +271,7 @@ class Lifecycle:
                         on=StartupError,
                         failed=lambda error: log.warning("%s: trying again", error),
                     )
+                await comparison.before_registration()
                 epoch = await self.register(broker, clean_epoch=self._epoch)
             except (SessionExpiredError, ConnectionLostError):
                 self._lost.set()

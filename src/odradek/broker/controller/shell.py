@@ -86,6 +86,7 @@ from odradek.controller.events import (
 )
 from odradek.coord import layout
 from odradek.coord import store as coord
+from odradek.coord.restored import restored_epoch
 from odradek.coord.watches import Watch
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
@@ -448,7 +449,8 @@ class ControllerShell:
         await self._remove_notices(store)
         watch = Watch(self.notice, Notice.BROKERS)
         brokers = await store.brokers(watch, watch)
-        await self._settle(BrokersLoaded(brokers, unregistered=store.unregistered))
+        restored = await restored_epoch(self._store)
+        await self._settle(BrokersLoaded(brokers, store.unregistered, restored))
         names = await store.children(layout.TOPICS, Watch(self.notice, Notice.TOPICS))
         watch_deletions = Watch(self.notice, Notice.DELETIONS)
         deletions = await store.children(layout.DELETE_TOPICS, watch_deletions)

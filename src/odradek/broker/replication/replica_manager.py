@@ -21,8 +21,8 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from odradek.broker.controller.journal import STATE_CHANGES
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.roles import RefusedRoles, described, state_changes
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
@@ -47,7 +47,6 @@ from odradek.wire.schema import ZERO_UUID
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-state_changes = logging.getLogger(STATE_CHANGES)
 SLICE_MS = 5
 _NONE = ErrorCode.NONE  # a global: the attribute look-up would cost time in every request
 
@@ -130,6 +129,7 @@ class ReplicaManager:
         self.follow = follow
         self.leave = leave
         self.role_changed = role_changed
+        self.refused_roles = RefusedRoles()
         self._live: frozenset[int] = frozenset()
 
     # -------------------------------------------------------------------- look-ups
@@ -294,7 +294,7 @@ class ReplicaManager:
         )
 
     def _stop_serving(self, partition: Partition) -> None:
-        before = _described(partition)
+        before = described(partition)
         self.leave(partition)
         partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.leader_id = NO_LEADER
@@ -304,7 +304,7 @@ class ReplicaManager:
         """Notify of a role change, and write it to the state-change log with the role `before`."""
         self.role_changed(partition)
         if before:
-            after = after or _described(partition)
+            after = after or described(partition)
             state_changes.debug("%s: %s -> %s", partition.topic_partition, before, after)
 
     # ------------------------------------------------- requests of the controller
@@ -444,6 +444,8 @@ class ReplicaManager:
             opened.assign_topic_id(change.topic_id)
         elif opened.topic_id != change.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        elif self.refused_roles.refuses(opened, change.state.leader_epoch):
+            return ErrorCode.FENCED_LEADER_EPOCH
         opened.update_config(settings.log_config)
         return opened
 
@@ -465,7 +467,7 @@ class ReplicaManager:
     def _assume(
         self, partition: Partition, change: LeaderAndIsrPartition, settings: TopicSettings
     ) -> None:
-        before = _described(partition)
+        before = described(partition)
         partition.controller_epoch = change.controller_epoch
         partition.adding, partition.removing = change.adding, change.removing
         partition.throttle(settings.throttles)
@@ -522,7 +524,7 @@ class ReplicaManager:
                     self._drop(partition)
                 self._logs.delete(name)
             elif partition is not None:
-                before = _described(partition)
+                before = described(partition)
                 self.leave(partition)
                 partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self._changed(partition, before, "stopped")
@@ -532,7 +534,7 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _drop(self, partition: Partition) -> None:
-        name, before = partition.topic_partition, _described(partition)
+        name, before = partition.topic_partition, described(partition)
         del self._partitions[name]
         self._held[partition.topic_id] -= 1
         if not self._held[partition.topic_id]:
@@ -551,7 +553,7 @@ class ReplicaManager:
         for name in lost:
             partition = self._partitions.get(name)
             if partition is not None:
-                before = _described(partition)
+                before = described(partition)
                 self.leave(partition)
                 partition.log = None
                 partition.stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -599,28 +601,6 @@ class _Pause:
         if self._clock.monotonic_ms() >= self._until_ms:
             await asyncio.sleep(0)
             self._until_ms = self._clock.monotonic_ms() + SLICE_MS
-
-
-def _described(partition: Partition) -> str:
-    """A replica's role, for the state-change log; empty if that log is not at DEBUG."""
-    if not state_changes.isEnabledFor(logging.DEBUG):
-        return ""
-    log, leader = partition.log, partition.leader
-    if log is None:
-        return "offline"
-    if partition.leader_epoch < 0:
-        return "new"
-    if leader is not None:
-        isr = ",".join(map(str, leader.isr.committed))
-        role = f"leader, ISR {isr}"
-    elif partition.leader_id == NO_LEADER:
-        role = "without a leader"
-    else:
-        role = f"follower of {partition.leader_id}"
-    return (
-        f"{role}, leader epoch {partition.leader_epoch}, partition epoch "
-        f"{partition.partition_epoch}, log end {log.leo}, high watermark {log.high_watermark}"
-    )
 
 
 def _id_text(topic_id: bytes | None) -> str:

@@ -39,6 +39,7 @@ CAUSE = Cause(CauseKind.CONTROLLER_ELECTED)
 def brokers_loaded(machines: Machines, event: BrokersLoaded) -> list[Effect]:
     """Take the brokers in, open channels, and send them the registered brokers."""
     machines.context.brokers = {broker.id: broker for broker in event.brokers}
+    machines.context.restored_epoch = event.restored_epoch
     machines.batch.brokers_changed()
     _unregistered(machines, event.unregistered)
     return [Connect(broker) for broker in event.brokers]

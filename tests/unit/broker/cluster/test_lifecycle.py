@@ -272,7 +272,9 @@ def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune
             await live.broker.stop()
             live.broker = live.make()
             has_met = await start_with_misfortune_at(live, number)
-            await live.until(lambda: live.broker.controller.term is not None)
+            await live.until(
+                lambda: registered(live) is not None and live.broker.controller.term is not None
+            )
             assert registered(live).owner == live.store.session_id
             assert live.broker.broker_epoch == registered(live).created_id
             assert not live.fatal
