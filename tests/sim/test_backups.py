@@ -1,7 +1,6 @@
 """The coordination store, or the log directories of a broker, are put back from a backup."""
 
 import asyncio
-import copy
 
 import pytest
 from tests.sim.support.stage import in_sync, leader_of, play, produce, until
@@ -185,11 +184,6 @@ def test_brokers_that_run_while_the_store_is_put_back_find_it_out():
     play(8, story)
 
 
-def put_back(broker, backup):
-    broker.disk._root = copy.deepcopy(backup)
-    broker.disk._found.clear()
-
-
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 @pytest.mark.parametrize("others", ["run", "stop before it", "stop after it"])
 def test_a_broker_with_the_log_directories_of_a_backup_is_copied_to_by_the_others(how, others):
@@ -198,7 +192,7 @@ def test_a_broker_with_the_log_directories_of_a_backup_is_copied_to_by_the_other
         old, *rest = cluster.brokers
         await burst(client, acked, 20)
         await old.stop() if how == "stopped" else old.kill()
-        backup = copy.deepcopy(old.disk._root)
+        backup = old.disk.copy()
         old.start()
         await until(lambda: old.state is ProcessState.RUNNING)
         await until(lambda: len(in_sync(cluster)) == 3, within_s=200)
@@ -210,7 +204,7 @@ def test_a_broker_with_the_log_directories_of_a_backup_is_copied_to_by_the_other
         if others == "stop after it":
             for broker in rest:
                 await broker.stop()
-        put_back(old, backup)
+        old.disk.put_back(backup)
         old.start()
         await until(lambda: old.state is ProcessState.RUNNING)
         await asyncio.sleep(30)

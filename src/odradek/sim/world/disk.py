@@ -19,6 +19,7 @@ file is an error of the test.
 import errno
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -211,6 +212,15 @@ class SimulatedDisk:
     def replace_with_empty(self) -> None:
         """Replace the disk with an empty one, while no process runs."""
         self._root = Directory()
+        self._found.clear()
+
+    def copy(self) -> Directory:
+        """A backup of everything, taken while no process runs."""
+        return deepcopy(self._root)
+
+    def put_back(self, backup: Directory) -> None:
+        """Replace everything by a backup, while no process runs."""
+        self._root = deepcopy(backup)
         self._found.clear()
 
     def lose(self, path: str) -> None:
