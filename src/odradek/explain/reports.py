@@ -22,7 +22,9 @@ from odradek.local.client_files import admin_file
 from odradek.local.directory import ClusterDirectory, unless_default
 from odradek.local.ends import last_lines
 from odradek.local.supervisor import Supervisor
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
+from odradek.net.clock import real_wall_ms
 from odradek.plan.commands import Caller
 
 TIMEOUT_S: Final = 5.0
@@ -44,6 +46,8 @@ class Asked:
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)  # by broker and name
     silent: dict[int, str] = field(default_factory=dict)  # by broker: why it did not answer
     journal: list[Entry] = field(default_factory=list)
+    # When the first report of each broker was received (wall clock of this host).
+    received_ms: dict[int, WallMs] = field(default_factory=dict)
 
     @property
     def state(self) -> Mapping[str, Any] | None:
@@ -133,6 +137,7 @@ async def ask_cluster(
 
 def _enter(asked: Asked, broker: int, answers: Mapping[str, Any]) -> None:
     asked.reports.setdefault(broker, {}).update(answers)
+    asked.received_ms.setdefault(broker, real_wall_ms())
     if "journal" in answers:
         asked.journal += ({**entry, "by": broker} for entry in answers["journal"]["entries"])
 

@@ -1,6 +1,7 @@
 """The pages of messages, groups and transactions on a real broker, request by request."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -60,8 +61,9 @@ async def page_of(servers):
         yield Page(app, access, cluster)
 
 
-async def fill(page, servers, topic, values, **options):
-    outcome = await admin.create_topics(page.cluster, [admin.NewTopic(topic, 1, 1)])
+async def fill(page, servers, topic, values, *, configs=None, **options):
+    wanted = admin.NewTopic(topic, 1, 1, configs=configs or {})
+    outcome = await admin.create_topics(page.cluster, [wanted])
     assert list(outcome.values()) == [None]
     settings = ProducerSettings(client=ClientSettings(bootstrap_servers=(servers,)), **options)
     async with await Producer.open(settings) as producer:
@@ -92,6 +94,27 @@ def test_a_search_is_readable_and_json_and_a_file(servers):
     assert "style=" not in html
     assert (file.headers["x-odradek-complete"], len(file.body.splitlines())) == ("yes", 1)
     assert "shown" in form["topics"]
+
+
+def test_an_export_has_values_whole_that_the_page_shows_cut(servers):
+    value = bytes(range(32, 127)) * 30_000  # 2.8 MB
+    large = {"max.message.bytes": str(8 << 20)}
+
+    async def work():
+        async with page_of(servers) as page:
+            await fill(page, servers, "large", [b"small", value], configs=large,
+                       request_bytes_max=8 << 20)  # fmt: skip
+            shown = (await page.get("/messages?topic=large&go=1")).json()
+            return shown, await page.get("/messages/export?topic=large&format=jsonl")
+
+    shown, file = asyncio.run(work())
+
+    assert [each["is_cut"] for each in shown["messages"]] == [False, True]
+    assert [json.loads(line)["value"].encode() for line in file.body.splitlines()] == [
+        b"small",
+        value,
+    ]
+    assert file.headers["x-odradek-complete"] == "yes"
 
 
 @pytest.mark.parametrize(

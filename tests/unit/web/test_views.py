@@ -183,6 +183,14 @@ def detail(count: int, **more) -> dict:
     return {FactKey("topic", "t"): Collected(AT, value)}
 
 
+def test_a_lane_of_another_moment_says_how_far_it_is_from_the_leaders():
+    second = ReplicaFacts(broker=2, in_sync=True, leo=12, apart_ms=-400)
+    lanes = lanes_of("t", partition(replicas=(replica(1, is_leader=True, leo=10), second)))
+
+    said = "offsets of its own report, 0.4 s before the leader's"
+    assert [lane.reason for lane in lanes.lanes] == ["", said]
+
+
 def test_a_large_topic_is_a_strip_with_the_lanes_of_the_worst():
     view = topic_view(detail(60), "t")
 

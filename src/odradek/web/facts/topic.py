@@ -30,6 +30,7 @@ from odradek.net.clock import real_wall_ms
 from odradek.web.facts.attempt import attempt
 from odradek.web.facts.copies import CopyFacts, copy_facts, whole_bytes
 from odradek.web.facts.log_dirs import replicas_in_log_dirs
+from odradek.web.facts.moment import LeaderMoment, ReportedReplicas, replicas_at_one_moment
 from odradek.web.facts.source import Source
 from odradek.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
@@ -54,6 +55,8 @@ class ReplicaFacts:
     size_bytes: int | None = None
     caught_up_ms_ago: int | None = None
     fetched_ms_ago: int | None = None
+    # Of a replica that its leader's report has nothing of: its own was received so long after it.
+    apart_ms: int | None = None
     copy: CopyFacts | None = None  # while it is added by a reassignment
 
 
@@ -123,9 +126,11 @@ async def collect_topic(source: Source, name: str, before: TopicDetail | None) -
     lags = {(p.partition, broker): replica.offset_lag for (p, broker), replica in held.items()}
     reports = asked.by_broker("replicas")
     if reports:
-        offsets: Mapping[tuple[int, int], Mapping[str, Any]] = _reported(reports)
+        epochs = {p.partition_index: p.leader_epoch for p in found.partitions}
+        offsets = replicas_at_one_moment(reports, asked.received_ms, epochs)
     else:
-        offsets = await _listed(cluster, names, found.partitions, lags, problems)
+        listed = await _listed(cluster, names, found.partitions, lags, problems)
+        offsets = ReportedReplicas(listed, {})
     if before is None or now_ms - before.options_at_ms > CONFIG_PERIOD_MS:
         options, options_at_ms = await _options(cluster, name, problems), now_ms
     else:
@@ -157,26 +162,6 @@ def _sentences(asked: Asked, name: str) -> tuple[Sentence, ...]:
         return ()
     lines = explain_topic(picture_of(asked, real_wall_ms()), name)
     return tuple(takewhile(bool, lines))
-
-
-def _reported(reports: Mapping[int, Any]) -> dict[tuple[int, int], Mapping[str, Any]]:
-    """The offsets of each replica; what a leader has of a follower that does not answer, too."""
-    found: dict[tuple[int, int], Mapping[str, Any]] = {}
-    fetches: dict[tuple[int, int], Mapping[str, Any]] = {}
-    for broker, report in reports.items():
-        for replica in report["replicas"]:
-            number = replica["partition"]
-            found[number, broker] = replica
-            for follower in replica.get("followers", ()):
-                known = follower["fetched_ms_ago"] is not None
-                fetches[number, follower["broker"]] = {
-                    "leo": follower["leo"] if known and follower["leo"] >= 0 else None,
-                    "caught_up_ms_ago": follower["caught_up_ms_ago"] if known else None,
-                    "fetched_ms_ago": follower["fetched_ms_ago"],
-                }
-    return {
-        key: {**fetches.get(key, {}), **found.get(key, {})} for key in found.keys() | fetches.keys()
-    }
 
 
 async def _try_to_list(
@@ -275,24 +260,27 @@ def _copies(
 
 def _partition(
     partition: MetadataResponsePartition,
-    offsets: Mapping[tuple[int, int], Mapping[str, Any]],
+    offsets: ReportedReplicas,
     sizes: Mapping[tuple[int, int], int],
     racks: Mapping[int, str | None],
     move: PartitionReassignment | None,
     copies: Mapping[tuple[int, int], CopyFacts],
 ) -> PartitionFacts:
     number = partition.partition_index
+    led = offsets.leaders.get(number) or LeaderMoment(
+        partition.leader_id, partition.leader_epoch, tuple(partition.isr_nodes)
+    )
     replicas = []
     for broker in partition.replica_nodes:
-        known = offsets.get((number, broker), {})
+        known = offsets.offsets.get((number, broker), {})
         replicas.append(
             ReplicaFacts(
                 broker=broker,
                 rack=racks.get(broker),
-                is_leader=broker == partition.leader_id,
+                is_leader=broker == led.broker,
                 is_registered=broker in racks,
                 is_offline=broker not in racks or broker in partition.offline_replicas,
-                in_sync=broker in partition.isr_nodes,
+                in_sync=broker in led.isr,
                 leo=known.get("leo"),
                 high_watermark=known.get("high_watermark"),
                 last_stable_offset=known.get("last_stable_offset"),
@@ -301,14 +289,15 @@ def _partition(
                 size_bytes=sizes.get((number, broker)),
                 caught_up_ms_ago=known.get("caught_up_ms_ago"),
                 fetched_ms_ago=known.get("fetched_ms_ago"),
+                apart_ms=known.get("apart_ms"),
                 copy=copies.get((number, broker)),
             )
         )
     return PartitionFacts(
         partition=number,
-        leader=partition.leader_id if partition.leader_id >= 0 else None,
-        leader_epoch=partition.leader_epoch,
-        isr=tuple(partition.isr_nodes),
+        leader=led.broker if led.broker >= 0 else None,
+        leader_epoch=led.leader_epoch,
+        isr=led.isr,
         replicas=tuple(replicas),
         adding=move.adding if move else (),
         removing=move.removing if move else (),

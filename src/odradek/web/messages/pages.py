@@ -39,7 +39,7 @@ from odradek.web.messages.produce import produce, read_message, stored_message
 from odradek.web.messages.progress import SearchProgress, from_cursor, to_cursor
 from odradek.web.messages.query import Query, QueryError, fields_of, pinned, read_query
 from odradek.web.messages.ranges import SearchRanges, ranges_of
-from odradek.web.messages.scan import FoundRecord
+from odradek.web.messages.scan import BODY_BYTES_MAX, FoundRecord
 from odradek.web.messages.search import SearchSlice, SliceBounds, SliceReader
 from odradek.web.rendering import plain
 from odradek.web.workspace import workspace
@@ -55,7 +55,7 @@ TOPICS_SHOWN: Final = 1_000
 EXPORT_RECORDS: Final = 50_000
 EXPORT_SECONDS: Final = 60.0
 EXPORT_BYTES: Final = 1 << 30  # read, not written
-EXPORT_FOUND_BYTES: Final = 64 << 20
+EXPORT_FOUND_BYTES: Final = 64 << 20  # the record that reaches it is exported, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,8 @@ async def export(request: Request) -> Response:
         raise HTTPException(400, str(error)) from None
     except ConnectionError as error:
         raise HTTPException(503, str(error)) from None
-    is_whole = view.is_complete(state)
+    cut = sum(record.is_cut for record in found)
+    is_whole = view.is_complete(state) and not cut
     name = f"{query.topic}{'' if is_whole else '-part'}.{kind}"
     headers = {
         "content-disposition": f"attachment; filename*=UTF-8''{quote(name)}",
@@ -264,7 +265,7 @@ async def export(request: Request) -> Response:
         "x-odradek-records": str(len(found)),
     }
     if not is_whole:
-        sentences = view.sentences(query, state)
+        sentences = [*view.sentences(query, state), *view.cut_records(cut)]
         headers["x-odradek-not-searched"] = quote("; ".join(sentences)[:2_000])
     return Response(content, media_type=TYPES[kind], headers=headers)
 
@@ -278,7 +279,7 @@ async def _read(
         found=EXPORT_RECORDS,
         seconds=EXPORT_SECONDS,
         bytes=EXPORT_BYTES,
-        held_bytes=WHOLE_BYTES,
+        held_bytes=BODY_BYTES_MAX,
         found_bytes=EXPORT_FOUND_BYTES,
     )
     state = ranges.progress(query)

@@ -105,6 +105,9 @@ class ScanWanted(NamedTuple):
     committed_only: bool = False
     shows_markers: bool = False
     held_bytes: int = HELD_BYTES_MAX
+    # Of all found records; the one that reaches it is the last one. A response of a few MiB may
+    # decompress to thousands of times as much.
+    room_bytes: int = BODY_BYTES_MAX
 
 
 class Stability(NamedTuple):
@@ -134,7 +137,7 @@ class Scanned:
 def scan(data: Bytes, wanted: ScanWanted, matcher: Matcher, stability: Stability) -> Scanned:
     """Search the whole batches in `data`, which begins at or before `wanted.position`.
 
-    Stops after the record that fills `wanted.room`, or at `wanted.end`.
+    Stops after the record that fills `wanted.room` or `wanted.room_bytes`, or at `wanted.end`.
     """
     return _Scan(memoryview(data), wanted, matcher, stability).run()
 
@@ -149,6 +152,7 @@ class _Scan:
         self._stability = stability
         self._aborted = AbortedBatches(stability.aborted)
         self._done = Scanned(wanted.position)
+        self._held_bytes = 0  # of `_done.found`
 
     def run(self) -> Scanned:
         done, end = self._done, self._wanted.end
@@ -168,9 +172,12 @@ class _Scan:
             if done.position >= end:
                 break
             self._batch(at, header, is_aborted=is_aborted)
-            if len(done.found) >= self._wanted.room:
+            if self._is_full(len(done.found), self._held_bytes):
                 break
         return done
+
+    def _is_full(self, found: int, held_bytes: int) -> bool:
+        return found >= self._wanted.room or held_bytes >= self._wanted.room_bytes
 
     def _is_aborted(self, at: int, header: BatchHeader) -> bool:
         """Whether the batch has data of an aborted transaction; called for each batch, in order."""
@@ -247,7 +254,7 @@ class _Scan:
         matches: bool,
     ) -> None:
         done, wanted, matcher = self._done, self._wanted, self._matcher
-        position, records, missing = done.position, 0, 0
+        position, records, missing, held_bytes = done.position, 0, 0, self._held_bytes
         found: list[FoundRecord] = []
         not_json = matcher.not_json
         try:
@@ -262,13 +269,15 @@ class _Scan:
                 position = offset + 1
                 if matches and matcher.matches(record):
                     found.append(_found(wanted, record, header, state))
-                    if len(done.found) + len(found) >= wanted.room:
+                    held_bytes += found[-1].held_bytes
+                    if self._is_full(len(done.found) + len(found), held_bytes):
                         after = position
                         break
         except ApiError:
             matcher.not_json = not_json  # the whole batch is not searched
             raise
         done.found += found
+        self._held_bytes = held_bytes
         done.records += records
         done.missing += missing + after - position
         done.position = after

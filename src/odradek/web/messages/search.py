@@ -371,6 +371,7 @@ class SliceReader:
             committed_only=self._query.committed_only,
             shows_markers=self._query.shows_markers,
             held_bytes=self._bounds.held_bytes,
+            room_bytes=self._bounds.found_bytes - self._held,
         )
         not_json = self._matcher.not_json
         # The decoder and the decompressors leave the event loop free for other requests.

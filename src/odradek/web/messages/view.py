@@ -166,6 +166,11 @@ def sentences(query: Query, state: SearchProgress) -> list[str]:
     return found
 
 
+def cut_records(count: int) -> list[str]:
+    """A sentence about records of which a part is not in an export."""
+    return [f"a part of {count:,} record{'s' * (count != 1)} is left out"] if count else []
+
+
 def _counts(query: Query, state: SearchProgress) -> list[str]:
     found = []
     if missing := state.total("missing"):

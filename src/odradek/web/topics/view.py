@@ -257,7 +257,7 @@ def _lane(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> 
         last_stable_offset=replica.last_stable_offset,
         log_start_offset=replica.log_start_offset,
         leader_epoch=replica.leader_epoch,
-        reason=_reason(partition, replica, end),
+        reason="; ".join(filter(None, (_reason(partition, replica, end), _moment(replica)))),
         bytes_left=copy.left_bytes if copy else None,
         bytes_per_s=copy.bytes_per_s if copy else None,
         seconds_left=copy.seconds_left if copy else None,
@@ -277,6 +277,14 @@ def _reason(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -
     if replica.broker in partition.adding:
         return "it is being copied to this broker"
     return _lag(partition, replica, end)
+
+
+def _moment(replica: ReplicaFacts) -> str:
+    """Which other moment than the rest of the picture the offsets of a replica are of."""
+    if replica.apart_ms is None or replica.is_offline:
+        return ""
+    when = "after" if replica.apart_ms > 0 else "before"
+    return f"offsets of its own report, {abs(replica.apart_ms) / 1000:.1f} s {when} the leader's"
 
 
 def _lag(partition: PartitionFacts, replica: ReplicaFacts, end: int | None) -> str:

@@ -138,6 +138,17 @@ def test_a_full_slice_stops_after_the_record_that_fills_it_and_goes_on_there():
     assert (offsets(rest), rest.position, rest.records) == ([3, 4], 5, 2)
 
 
+def test_a_slice_is_full_when_the_found_records_hold_enough_bytes_and_the_last_one_is_whole():
+    large = b"a" * 100
+    data = batch(0, b"a", large, large) + batch(3, large)
+
+    first = search(data, room_bytes=100)
+    rest = search(data, position=first.position, room_bytes=100)
+
+    assert (offsets(first), first.position, first.found[-1].is_cut) == ([0, 1], 2, False)
+    assert (offsets(rest), rest.position) == ([2], 3)
+
+
 def test_a_batch_that_ends_after_the_response_is_left_for_the_next_one():
     whole = batch(0, b"a")
     data = whole + batch(1, b"b")[:-1]
