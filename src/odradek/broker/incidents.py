@@ -1,4 +1,4 @@
-"""Past problems of this broker: refused clients, failed log directories, and full disks.
+"""Past problems of this broker: refused clients, errors, failed log directories, full disks.
 
 They are kept in memory, with a limit, for `odradek why` and `odradek doctor`
 (`odradek.broker.reports`). The log has them, too, but a tool on another host cannot read it.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from odradek.broker.error_counts import ErrorCounts
 from odradek.model.clock import WallMs
 
 REFUSALS_MAX: Final = 64
@@ -51,6 +52,7 @@ class Incidents:
         self._wall_ms = wall_ms
         self.began_ms = wall_ms()
         self.refusals: dict[Client, Count] = {}  # the latest one is at the end
+        self.counts = ErrorCounts(wall_ms)
         self.failed_directories: dict[str, tuple[int, str]] = {}  # since when, why
         # Of each log directory: since when its disk is full to this percentage or more.
         self.full_since: dict[str, dict[int, WallMs]] = {}

@@ -63,6 +63,8 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             for name in config.unknown()
         ],
         "refusals": broker.incidents.as_json(),
+        "errors": broker.incidents.counts.errors_as_json(),
+        "throttles": broker.incidents.counts.throttles_as_json(),
         "throttle": {
             "leader.replication.throttled.rate": config.leader_replication_throttled_rate,
             "follower.replication.throttled.rate": config.follower_replication_throttled_rate,

@@ -14,8 +14,7 @@ Behaviour:
     * Records beyond the first MiB are read from the log while the response is sent. A fetch
       behind other requests of its connection is handled when these are answered. One that waits is
       answered when another API's request follows (not with `odradek.metadata.hold.ms=0`).
-    * A consumer's refusal names the new leader (v12+) and its address (v16+), if this broker has
-      them (KIP-951).
+    * A consumer's refusal names the new leader (v12+) and its address (v16+), if known (KIP-951).
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
       only partitions with records or changes; a full one names all.
     * v0-9: see `odradek.broker.apis.old_fetch`.
@@ -28,6 +27,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
+from odradek.broker.apis.fetch_errors import FetchErrors
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.current_leaders import CurrentLeaders
 from odradek.broker.replication.fetching import (
@@ -64,7 +64,6 @@ from odradek.replica.fetch_session import (
 from odradek.replica.leader import LeaderReplica
 from odradek.replica.throttle import ReplicationQuota
 from odradek.replica.transitions import is_registered
-from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, sliced_decoder
 from odradek.wire.header import RequestHeader
 from odradek.wire.messages.fetch import (
@@ -116,6 +115,7 @@ class FetchApi:
         self.purgatory = purgatory
         self.quotas = quotas
         self.metrics = metrics
+        self._errors = FetchErrors(metrics.requests, replicas)
         self._random = randomness
         self.monotonic_ms = monotonic_ms
         self._throttle = throttle
@@ -332,12 +332,12 @@ class FetchApi:
             if throttle_ms:
                 return self._throttled(call, reading, throttle_ms)
         topics: dict[bytes | str, list[PartitionData]] = {}
-        failed = False
+        failed, errors, session = False, self._errors, connection.session
         for wanted, answer in reading.sent():
             topics.setdefault(wanted.key[0], []).append(answer)
             if answer.error_code:
                 failed = not is_follower
-                self.metrics.requests.errors[ApiKey.FETCH, answer.error_code] += 1
+                errors.count(session, wanted, answer.error_code, is_follower=is_follower)
             if answer.records and is_follower:
                 self._count_replicated(wanted, len(answer.records))
             if answer.records and not is_follower and isinstance(wanted.target, Partition):

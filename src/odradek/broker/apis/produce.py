@@ -32,10 +32,12 @@ Versions:
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
+from itertools import islice
 from typing import Any, Final
 
 from odradek.broker.apis.old_produce import UncheckedBatch, count_converted, validate_old
 from odradek.broker.coordinators.txn_verification import Errors, Question
+from odradek.broker.error_counts import Subject
 from odradek.broker.replication.current_leaders import CurrentLeaders
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -94,6 +96,7 @@ SPEND_NS: Final = 2_000_000
 # A larger request of more partitions than SLICE is handled in slices: others are not delayed.
 LARGE_BYTES: Final = 16 << 10
 SLICE: Final = 100
+TOPICS_COUNTED_MAX: Final = 20  # of one request, of which errors are counted for each client
 # With acks=1 a response waits at least this long for a worker that checks the records.
 _LOOK_INSIDE_MS: Final = 30_000
 
@@ -116,12 +119,8 @@ class ProduceApi:
         turns: Turns,
         leaders: CurrentLeaders,
         verification: Ask | None = None,
-        refused: Callable[[Connection, str], None] = lambda _connection, _what: None,
     ) -> None:
-        """`verification` asks the coordinator of a transaction (`TransactionVerification.ask`).
-
-        `refused` is called once for each topic and error of a request that failed.
-        """
+        """`verification` asks the coordinator of a transaction (`TransactionVerification.ask`)."""
         self.replicas = replicas
         self.purgatory = purgatory
         self.clock = clock
@@ -138,7 +137,6 @@ class ProduceApi:
         self.verification = verification
         # Whether producers that add their partitions themselves (version 1) are verified, too.
         self.verifies_version_1 = True
-        self.refused = refused
         self.is_closed = False  # the whole cluster is being stopped: no leader takes records
 
     def handle(
@@ -151,6 +149,7 @@ class ProduceApi:
                 return self._in_slices(LargeProduceCall(self, connection, header), position, frame)
             request = decode_unusual(frame, position, header.api_version)
         call = ProduceCall(self, connection, header)
+        call.transactional_id = request.transactional_id or ""
         pipelining = connection.session.pipelining
         call.more_follow = pipelining.more_follow(len(frame), connection.in_flight)
         refusal = self._refusal(connection.session, request)
@@ -173,6 +172,7 @@ class ProduceApi:
         """Handle a request of many partitions, in turns with other work."""
         header, turns = call.header, self._turns
         request = await turns.run(decode_in_slices(frame, position, header.api_version))
+        call.transactional_id = request.transactional_id or ""
         refusal = self._refusal(call.connection.session, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
@@ -209,6 +209,7 @@ class ProduceApi:
                 connection.peer_host,
                 connection.peer_port,
             )
+            self._count_errors(call)
             connection.close()
         else:
             self._account(call)
@@ -230,15 +231,24 @@ class ProduceApi:
         if call.failed:
             codes = (answer.error_code for _, answers in call.topics for answer in answers)
             counted.errors.update((ApiKey.PRODUCE, code) for code in codes if code)
+            self._count_errors(call)
         return throttle_ms
 
     # ------------------------------------------------------------------------ inside
 
     def note_refusals(self, call: "ProduceCall") -> None:
+        session = call.connection.session
         for topic, answers in call.topics:
             names = {ErrorCode(answer.error_code).name for answer in answers}
             for name in sorted(names - _NOT_NOTED):
-                self.refused(call.connection, f"Produce to {topic}: {name}")
+                session.note_refusal(f"Produce to {topic}: {name}")
+
+    def _count_errors(self, call: "ProduceCall") -> None:
+        session = call.connection.session
+        for topic, answers in islice(call.topics, TOPICS_COUNTED_MAX):
+            subject = Subject(topic=topic, transactional_id=call.transactional_id)
+            for code in {answer.error_code for answer in answers} - {0}:
+                session.count_error(ApiKey.PRODUCE, code, subject)
 
     def _refusal(self, session: Session, request: Produce) -> ErrorCode:
         """The error for the whole request; NONE if each partition has its own outcome."""
@@ -727,13 +737,14 @@ class ProduceCall(DataRequest):
 
     __slots__ = (
         "_api", "_waiting_for", "failed", "more_follow", "pending", "response_slot", "size_bytes",
-        "topics", "unchecked", "unverified",
+        "topics", "transactional_id", "unchecked", "unverified",
     )  # fmt: skip
     operation = "Produce"
 
     def __init__(self, api: ProduceApi, connection: Connection, header: RequestHeader) -> None:
         super().__init__(connection, header)
         self._api = api
+        self.transactional_id = ""
         self.topics: list[tuple[str, list[ProducePartitionResult]]] = []
         self.size_bytes = 0
         self.failed = False

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
-from odradek.broker.serving.quotas import BYTES_MAX, NO_QUOTA, MutationQuota
+from odradek.broker.serving.quotas import BYTES_MAX, NO_QUOTA, ClientLimit, MutationQuota
 from odradek.broker.serving.session import Session
 from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
@@ -32,6 +32,13 @@ REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 CLIENT_QUOTAS: Final = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 
+_OPTION_OF: Final[Mapping[int, str]] = {
+    ApiKey.PRODUCE: PRODUCER,
+    ApiKey.FETCH: CONSUMER,
+    ApiKey.CREATE_TOPICS: MUTATION,
+    ApiKey.DELETE_TOPICS: MUTATION,
+    ApiKey.CREATE_PARTITIONS: MUTATION,
+}
 _EXEMPT: Final = frozenset(int(key) for key, api in APIS.items() if api.inter_broker)
 _PERCENT_SECONDS_PER_NS: Final = 100 / 1e9
 # The event loop's work around a request counts up to this multiple of the request itself, so that
@@ -143,6 +150,16 @@ class ClientQuotas:
         # ApiVersions before authentication counts for no user, as in Kafka, whose
         # SaslServerAuthenticator answers it.
         return 0 if session.authenticates else self._record_time(session)
+
+    def limits(self, session: Session, api_key: int) -> list[ClientLimit]:
+        options = {REQUEST, _OPTION_OF.get(api_key, REQUEST)}
+        found = []
+        for option in sorted(options):
+            usage = self._mutated if option == MUTATION else self._rates[option]
+            limit = _limit(usage, session) if usage else None
+            if limit is not None:
+                found.append(ClientLimit(option, limit.rate, *limit.share))
+        return found
 
     def exempt(self, session: Session) -> None:
         if self._present is session:

@@ -4,7 +4,7 @@ A throttle time goes into the response and mutes the connection for as long (KIP
 quotas by default, as in Kafka: then the throttle time is 0 and nothing is counted.
 """
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.serving.session import Session
 
@@ -30,6 +30,15 @@ class MutationQuota:
 NO_QUOTA: Final = MutationQuota()
 
 
+class ClientLimit(NamedTuple):
+    """One limit of a client, and which users and client ids it is set for ("": all)."""
+
+    option: str
+    rate: float
+    user: str
+    client: str
+
+
 class Quotas(Protocol):
     """Counts what clients use. A throttle time is in milliseconds; 0 is none."""
 
@@ -47,6 +56,9 @@ class Quotas(Protocol):
 
     def requested(self, session: Session, api_key: int) -> int:
         """Count a request of another API. Returns the throttle time."""
+
+    def limits(self, session: Session, api_key: int) -> list[ClientLimit]:
+        """The limits of a client that hold for the requests of an API."""
 
     def exempt(self, session: Session) -> None:
         """Do not count the request that is being handled, of a follower."""

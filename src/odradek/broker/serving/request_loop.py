@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
 from odradek.broker.incidents import Incidents
+from odradek.broker.serving.answered_errors import errors_in
 from odradek.broker.serving.answers import Encoded, unsupported_api_versions
 from odradek.broker.serving.parts import Parts, join, parts_of, split
 from odradek.broker.serving.quotas import Quotas
@@ -141,6 +142,7 @@ class RequestLoop:
             client_host=connection.peer_host,
             listener=connection.listener,
             security_protocol=self._security_protocols.get(connection.listener, "PLAINTEXT"),
+            incidents=self._incidents,
         )
         connection.sent_late = self._sent_late
 
@@ -211,14 +213,8 @@ class RequestLoop:
 
     def note_refusal(self, connection: Connection, what: str) -> None:
         """Record that a client's request was refused, for `odradek why` and `odradek doctor`."""
-        if self._incidents is not None:
-            session: Session = connection.session
-            self._incidents.refused(
-                what,
-                host=connection.peer_host,
-                client_id=session.client_id,
-                software=f"{session.software_name} {session.software_version}",
-            )
+        session: Session = connection.session
+        session.note_refusal(what)
 
     # ----------------------------------------------------------------------- inside
 
@@ -264,6 +260,7 @@ class RequestLoop:
         try:
             answer = route.handle(request)
             if not inspect.isawaitable(answer):
+                self._count_errors(request, answer)
                 connection.respond([self._encoded(connection, request, answer, times)])
                 return
         except Exception as error:  # one request must not end the broker
@@ -293,7 +290,9 @@ class RequestLoop:
         times: _Times,
     ) -> None:
         try:
-            chunk = self._encoded(connection, request, await answer, times)
+            message = await answer
+            self._count_errors(request, message)
+            chunk = self._encoded(connection, request, message, times)
         except Exception as error:  # one request must not end the broker
             self._failed(connection, slot, request, error)
             return
@@ -367,6 +366,7 @@ class RequestLoop:
                 message = await answer if inspect.isawaitable(answer) else answer
             if message is None:  # the client has disconnected
                 return
+            self._count_errors(request, message)
             # What was made of the request is freed in a turn of its own: it may be much.
             del body
             request = request._replace(body=None)
@@ -458,10 +458,20 @@ class RequestLoop:
             self._log_slow(connection, header, took_ms)
         return message
 
+    def _count_errors(self, request: Request, message: Message | Encoded) -> None:
+        """Count the errors of an answer for `odradek why` and `odradek doctor`."""
+        api_key = request.header.api_key
+        if not isinstance(message, Encoded) and not APIS[api_key].inter_broker:
+            for error, subject in errors_in(api_key, request.body, message):
+                request.session.count_error(api_key, error, subject)
+
     def throttle(self, connection: Connection, throttle_ms: int) -> None:
         """Mute a client that has exceeded a quota (KIP-219: the response is sent at once)."""
         until_ms = self._monotonic_ms() + throttle_ms
         session: Session = connection.session
+        if self._incidents is not None:
+            for limit in self._quotas.limits(session, session.api_key):
+                self._incidents.counts.throttled(session, throttle_ms, *limit)
         if until_ms <= session.muted_until_ms:
             return
         session.muted_until_ms = until_ms
@@ -490,6 +500,7 @@ class RequestLoop:
             return
         message.error_code = code
         self._metrics.errors[header.api_key, code] += 1
+        self._count_errors(request, message)
         if hasattr(message, "error_message"):
             message.error_message = error.message if isinstance(error, ApiError) else None
         body = encoder(type(message), header.api_version)(message)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from odradek.broker.error_counts import Subject
+from odradek.broker.incidents import Incidents
 from odradek.broker.serving.pipelining import Pipelining
 from odradek.broker.serving.produce_refusals import ProduceRefusals
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -92,11 +94,27 @@ class Session:
     refusals: ProduceRefusals = field(default_factory=ProduceRefusals)
     pipelining: Pipelining = field(default_factory=Pipelining)
     decisions: Decisions = field(default_factory=Decisions)
+    incidents: Incidents | None = None  # where the client's refusals and errors are recorded
 
     def begin(self, api_key: int, client_id: str | None) -> None:
         """A request is handled from here on."""
         self.api_key = api_key
         self.client_id = client_id
+
+    def note_refusal(self, what: str) -> None:
+        """Record, for `odradek why` and `odradek doctor`, that a request was refused."""
+        if self.incidents is not None:
+            self.incidents.refused(
+                what,
+                host=self.client_host,
+                client_id=self.client_id,
+                software=f"{self.software_name} {self.software_version}",
+            )
+
+    def count_error(self, api_key: int, error: int, subject: Subject) -> None:
+        """Count an error that this client gets, and what its request names."""
+        if self.incidents is not None:
+            self.incidents.counts.count(self, api_key, error, subject)
 
     def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether this client may do that."""

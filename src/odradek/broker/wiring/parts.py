@@ -409,7 +409,6 @@ class BrokerParts:
             turns=self.turns,
             leaders=CurrentLeaders(self.replicas, self.metadata, config.broker_id),
             verification=self.verification.ask,
-            refused=lambda connection, what: self.requests.note_refusal(connection, what),
         )
         self._set_verification()
         self.controlled_shutdown = ControlledShutdown(

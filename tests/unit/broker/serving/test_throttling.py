@@ -40,6 +40,9 @@ class Strict:
     def fetch_bytes_max(self, session):
         return BYTES_MAX
 
+    def limits(self, session, api_key):
+        return []
+
     def exempt(self, session):
         """No time is counted."""
 
