@@ -41,6 +41,7 @@ FENCED_SINCE: Final = 2
 MANY_SINCE: Final = 4
 ABORTABLE_SINCE: Final = 5
 LARGE: Final = 10_000  # partitions: other requests are handled before the next step
+SLICE: Final = 1_000  # partitions that are looked up before others may run
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -92,7 +93,7 @@ async def _for_client(
     if not name:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     await _pause(len(partitions))
-    refused = _refused(cache, session, partitions)
+    refused = await _refused(cache, session, partitions)
     if refused:
         return {p: refused.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
     error = await transactions.add_partitions(
@@ -107,14 +108,18 @@ async def _for_client(
     return dict.fromkeys(partitions, error)
 
 
-def _refused(cache: MetadataCache, session: Session, partitions: list[TopicPartition]) -> Errors:
+async def _refused(
+    cache: MetadataCache, session: Session, partitions: list[TopicPartition]
+) -> Errors:
     allowed = {
         topic: topic not in INTERNAL_TOPICS
         and session.authorize(AclOperation.WRITE, ResourceType.TOPIC, topic)
         for topic in {topic for topic, _ in partitions}
     }
     refused = {}
-    for partition in partitions:
+    for number, partition in enumerate(partitions, 1):
+        if not number % SLICE:
+            await asyncio.sleep(0)
         if not allowed[partition.topic]:
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif cache.partition(*partition) is None:

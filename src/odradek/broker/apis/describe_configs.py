@@ -7,7 +7,9 @@ Behaviour:
       what is set for all brokers.
     * Broker loggers (levels): as brokers, by id.
     * Secrets and unknown options are listed without their values.
-    * Each resource fails on its own; one that is named twice fails the second time.
+    * No names, null or an empty list: all options.
+    * Each resource fails on its own. One that is named more than `REPEATED_MAX` times is refused from
+      then on: a request of eight bytes gets kilobytes.
 
 Versions:
     v0  whether a value is the default (Kafka 3.9 leaves that false for every option)
@@ -15,6 +17,7 @@ Versions:
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -37,14 +40,16 @@ from odradek.wire.messages.describe_configs import (
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
 SLICE: Final = 10  # resources described before others may run
+REPEATED_MAX: Final = 16
 
 
 async def describe_configs(
     admin: ConfigAdmin, session: Session, request: DescribeConfigsRequest, api_version: int
 ) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse(throttle_time_ms=0)
-    seen: set[tuple[int, str]] = set()
+    seen: Counter[tuple[int, str]] = Counter()
     outcome: dict[int, tuple[Sequence[DescribedOption], list[DescribeConfigsResourceResult]]] = {}
     for number, resource in enumerate(request.resources):
         if number % SLICE == SLICE - 1:
@@ -56,7 +61,7 @@ async def describe_configs(
         )
         try:
             check_may(session, resource.resource_type, resource.resource_name, describe=True)
-            _check_new(seen, resource)
+            _count(seen, resource)
             entries = await _entries(admin, resource)
         except ApiError as error:
             result.error_code = error.code
@@ -82,12 +87,14 @@ async def describe_configs(
     return response
 
 
-def _check_new(seen: set[tuple[int, str]], resource: DescribeConfigsResource) -> None:
-    """Describe each resource once: a request of eight bytes gets kilobytes."""
+def _count(seen: Counter[tuple[int, str]], resource: DescribeConfigsResource) -> None:
     key = resource.resource_type, resource.resource_name
-    if key in seen:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-    seen.add(key)
+    seen[key] += 1
+    if seen[key] > REPEATED_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Each resource must appear at most {REPEATED_MAX} times.",
+        )
 
 
 def check_may(session: Session, resource_type: int, name: str, *, describe: bool) -> None:
@@ -103,6 +110,11 @@ def check_may(session: Session, resource_type: int, name: str, *, describe: bool
     elif resource_type in (BROKER, BROKER_LOGGER):
         if not session.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    elif resource_type == CLIENT_METRICS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Config type client-metrics is only supported on KRaft clusters",
+        )
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
@@ -121,7 +133,7 @@ def check_logger_broker(admin: ConfigAdmin, resource: str) -> None:
 async def _entries(
     admin: ConfigAdmin, resource: DescribeConfigsResource
 ) -> Sequence[DescribedOption]:
-    names, name = resource.configuration_keys, resource.resource_name
+    names, name = resource.configuration_keys or None, resource.resource_name
     if resource.resource_type == TOPIC:
         return await admin.describe_topic(name, names)
     if resource.resource_type == BROKER:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 from odradek.broker.incidents import Incidents
 from odradek.broker.serving.answered_errors import errors_in
 from odradek.broker.serving.answers import Encoded, unsupported_api_versions
-from odradek.broker.serving.parts import Parts, join, parts_of, split
+from odradek.broker.serving.parts import Parts, fail_alike, join, parts_of, pieces
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Authorizer, Session
 from odradek.broker.serving.tasks import Tasks
@@ -391,7 +391,7 @@ class RequestLoop:
         answers: list[Message | Encoded | asyncio.Task[Message | Encoded]] = []
         try:
             async with asyncio.TaskGroup() as group:
-                for index, part in enumerate(split(request.body, parts.asked)):
+                for index, part in enumerate(pieces(request.body, parts)):
                     await self._turns.next()
                     if connection.closing:
                         break
@@ -413,6 +413,7 @@ class RequestLoop:
             else:
                 if request.header.api_key in MUTATIONS:
                     _keep_longer(cast("Any", whole), cast("Any", answer))
+                fail_alike(whole, answer)
                 join(whole, answer, parts.answered)
         return None if connection.closing else whole
 

@@ -339,6 +339,34 @@ def test_brokers_and_loggers_are_described(play):
     play(story)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, "1"), (LOGGER, "1")])
+def test_an_empty_list_of_names_asks_for_all_options_as_none_does(play, kind, name):
+    async def story(cluster):
+        node = await start(cluster)
+        every = await describe(node, kind, name)
+        empty = await describe(node, kind, name, [])
+
+        assert empty == every
+        assert len(empty.configs) > 10 or kind == LOGGER
+
+    play(story)
+
+
+def test_a_resource_that_is_named_twice_is_described_twice(play):
+    async def story(cluster):
+        node = await start(cluster)
+        named = DescribeConfigsResource(
+            resource_type=TOPIC, resource_name="t", configuration_keys=["retention.ms"]
+        )
+        request = DescribeConfigsRequest(resources=[named, named])
+        first, second = (await describe_configs(node.configs, node.session(), request, 4)).results
+
+        assert first == second
+        assert [each.name for each in second.configs] == ["retention.ms"]
+
+    play(story)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [

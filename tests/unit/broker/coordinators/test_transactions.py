@@ -445,6 +445,25 @@ def test_partitions_that_are_not_there_or_not_theirs_are_not_added():
 # ----------------------------------------------------------------------------------- fencing
 
 
+@pytest.mark.parametrize("count", [10, 6_000])
+def test_of_partitions_of_which_one_is_unknown_none_is_added_however_many_they_are(count):
+    async def story(live):
+        await live.topic("t", 1)
+        client = Client(live)
+        await client.find()
+        assert await client.init() is ErrorCode.NONE
+        added = await client.add(*[T0] * count, ("unknown", 0))
+
+        assert added == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        state = await client.state()
+        assert (state.transaction_state, state.topics) == ("Empty", [])
+
+    play(story)
+
+
 def test_a_second_producer_fences_the_first():
     async def story(live):
         first = await begun(live)

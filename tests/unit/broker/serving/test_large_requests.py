@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.unit.broker.live import play
 
+from odradek.broker.apis.describe_configs import REPEATED_MAX
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -27,6 +28,10 @@ from odradek.wire.messages.describe_user_scram_credentials import (
     UserName,
 )
 from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -144,17 +149,36 @@ def test_of_many_partitions_those_under_reassignment_are_listed():
     play(story)
 
 
-def test_a_resource_is_described_once_however_often_it_is_named():
+def test_a_resource_is_described_16_times_however_often_it_is_named():
     async def story(live):
         await live.topic("t")
-        named_twice = DescribeConfigsResource(
+        named_often = DescribeConfigsResource(
             resource_type=TOPIC, resource_name="t", configuration_keys=None
         )
-        answer = await live.peer().ask(DescribeConfigsRequest(resources=[named_twice] * MANY), 4)
+        answer = await live.peer().ask(DescribeConfigsRequest(resources=[named_often] * MANY), 4)
         described = [result for result in answer.results if result.configs]
+        errors = [result.error_code for result in answer.results]
 
-        assert len(answer.results) == MANY
-        assert len(described) == 1
+        assert len(described) == errors.count(0) == REPEATED_MAX
+        assert errors.count(ErrorCode.INVALID_REQUEST) == MANY - REPEATED_MAX
+
+    play(story)
+
+
+def test_a_resource_that_is_named_first_and_last_is_not_altered():
+    async def story(live):
+        await live.topic("t")
+        named = [AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[])]
+        others = [
+            AlterConfigsResource(resource_type=TOPIC, resource_name=f"name-{number}", configs=[])
+            for number in range(MANY)
+        ]
+        request = IncrementalAlterConfigsRequest(resources=named + others + named)
+        answer = await live.peer().ask(request, 1)
+        errors = [r.error_code for r in answer.responses if r.resource_name == "t"]
+
+        assert errors == [ErrorCode.INVALID_REQUEST] * 2
+        assert len(answer.responses) == MANY + 2
 
     play(story)
 

@@ -2,8 +2,23 @@
 
 import pytest
 
-from odradek.broker.serving.parts import PART, PARTS, Parts, join, parts_of, split
+from odradek.broker.serving.parts import (
+    PART,
+    PARTS,
+    Parts,
+    fail_alike,
+    join,
+    parts_of,
+    pieces,
+    split,
+)
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.wire.messages.offset_delete import OffsetDeleteResponse
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -107,3 +122,48 @@ def test_the_ways_name_arrays_that_are_there(key):
                 assert fields[name].kind == "array"
                 assert version in fields[name].versions
                 part = fields[name].part
+
+
+def resources(*names):
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(resource_type=2, resource_name=name, configs=[]) for name in names
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a"],
+        [f"n{n}" for n in range(3 * PART + 1)],
+        ["a", *(f"n{n}" for n in range(3 * PART)), "a"],
+        ["a"] * (2 * PART + 1),
+        ["a"] * (PART + 1) + ["b"] * PART + ["c", "c"],
+        [f"n{n % (2 * PART)}" for n in range(5 * PART)],
+    ],
+)
+def test_equal_elements_come_into_one_part(names):
+    way = parts_of(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+    parts = [[r.resource_name for r in part.resources] for part in pieces(resources(*names), way)]
+    twice = {name for name in names if names.count(name) > 1}
+
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert all(len(part) <= PART for part in parts)
+    assert all(part.count(name) > 1 for part in parts for name in twice.intersection(part))
+
+
+def test_of_elements_that_are_answered_once_one_is_handled():
+    way = parts_of(ApiKey.DELETE_GROUPS, 2)
+    request = DeleteGroupsRequest(groups_names=["g", "h"] * PART + ["i"])
+
+    assert [part.groups_names for part in pieces(request, way)] == [["g", "h", "i"]]
+
+
+def test_the_refusal_of_a_part_is_that_of_the_whole():
+    whole = OffsetDeleteResponse(error_code=0, topics=[])
+    fail_alike(whole, OffsetDeleteResponse(error_code=0, topics=[]))
+    assert whole.error_code == 0
+    for error in (16, 15):
+        fail_alike(whole, OffsetDeleteResponse(error_code=error, topics=[]))
+    assert whole.error_code == 16
