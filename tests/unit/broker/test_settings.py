@@ -255,13 +255,20 @@ async def write_options(live, topic, data):
     await asyncio.sleep(1)
 
 
-@pytest.mark.parametrize("nonsense", [encode_config({"retention.ms": "soon"}), b"{"])
-def test_options_in_the_store_that_make_no_sense_leave_the_topic_as_it_was(nonsense, caplog):
+# What cannot be read at all changes nothing. Where only the retention cannot, nothing is deleted.
+@pytest.mark.parametrize(
+    ("nonsense", "retention_ms"),
+    [(encode_config({"retention.ms": "soon", "max.message.bytes": "5000"}), -1), (b"{", 5)],
+)
+def test_nonsense_in_the_store_deletes_no_records_and_hides_no_other_options(
+    nonsense, retention_ms, caplog
+):
     async def story(live):
         await live.topic("t", retention_ms=5)
         await live.topic("u")
         await write_options(live, "t", nonsense)
-        assert live.log().config.retention_ms == 5
+        assert live.log().config.retention_ms == retention_ms
+        assert (live.log().config.max_message_bytes == 5000) == (retention_ms == -1)
         assert produced(await live.peer().ask(produce(live.batch(b"a")))) == {T0: 0}
         await write_options(live, "u", encode_config({"retention.ms": "6"}))
         assert live.log("u").config.retention_ms == 6, "the other listeners are notified"
@@ -270,15 +277,18 @@ def test_options_in_the_store_that_make_no_sense_leave_the_topic_as_it_was(nonse
     play(story)
 
 
-def test_a_broker_starts_with_nonsense_in_the_store_and_goes_by_the_defaults():
+def test_a_broker_starts_with_nonsense_in_the_store_and_keeps_that_topics_records():
     async def story(live):
         await live.topic("t", retention_ms=5)
         await live.topic("u", retention_ms=6)
-        await live.store.set_data(topic_entity("t").path, encode_config({"retention.ms": "soon"}))
+        nonsense = encode_config({"cleanup.policy": "compcat", "max.message.bytes": "5000"})
+        await live.store.set_data(topic_entity("t").path, nonsense)
         await live.restart()
         await live.until(lambda: len(live.broker.replicas) == 2)
 
-        assert live.log().config.retention_ms == 604_800_000
+        config = live.log().config
+        assert (config.retention_ms, config.retention_bytes) == (-1, -1)
+        assert config.max_message_bytes == 5000
         assert live.log("u").config.retention_ms == 6
         assert produced(await live.peer().ask(produce(live.batch(b"a")))) == {T0: 0}
 

@@ -83,7 +83,11 @@ class ClientAdmin:
                 continue
             options = await self._read(_config_entity(entity))
             known = _IP_QUOTAS if IP in entity else _CLIENT_QUOTAS
-            quotas = {key: float(value) for key, value in options.items() if key in known}
+            quotas = {
+                key: rate
+                for key, text in options.items()
+                if key in known and (rate := stored_rate(text)) is not None
+            }
             if quotas:
                 found.append((entity, quotas))
         return found
@@ -133,7 +137,7 @@ class ClientAdmin:
         """
         options = await self._read(_user(user))
         found = [
-            (mechanism, int(_credential_field(options[name], "iterations")))
+            (mechanism, _iterations(options[name]))
             for mechanism, name in MECHANISMS.items()
             if name in options
         ]
@@ -200,6 +204,14 @@ class ClientAdmin:
         await update(self._store, entity.path, changed, notice)
 
 
+def stored_rate(text: str) -> float | None:
+    """A quota as it is stored; None: it is not a number, and brokers ignore it."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def scram_credential(mechanism: int, salt: bytes, salted_password: bytes, iterations: int) -> str:
     """A credential as it is stored: the password cannot be derived from it (RFC 5802)."""
     return derive(MECHANISMS[mechanism], salt, salted_password, iterations).text()
@@ -221,12 +233,13 @@ def check_scram(user: str, mechanism: int, iterations: int | None) -> None:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
 
 
-def _credential_field(credential: str, key: str) -> str:
+def _iterations(credential: str) -> int:
+    """The iterations of a stored credential; 0 if somebody has stored something else."""
     for part in credential.split(","):
         name, _, value = part.partition("=")
-        if name == key:
-            return value
-    return "0"
+        if name == "iterations" and value.isdecimal():
+            return int(value)
+    return 0
 
 
 def _name(node: str) -> str | None:

@@ -16,9 +16,9 @@ from odradek.config.describe import (
     DescribedOption,
     describe_broker,
     describe_broker_default,
-    describe_topic,
 )
 from odradek.config.dynamic import check_fits, is_per_broker, new_listeners, unfit, usable
+from odradek.config.stored_topic import describe_stored
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
@@ -103,7 +103,7 @@ class ConfigAdmin:
     async def describe_topic(
         self, topic: str, names: Sequence[str] | None
     ) -> list[DescribedOption]:
-        """A topic's options.
+        """A topic's options; an invalid one, which somebody has stored, as it is stored.
 
         Raises:
             ApiError: there is no such topic.
@@ -118,7 +118,7 @@ class ConfigAdmin:
         return self._once(
             tuple(overrides.items()),
             names,
-            lambda: describe_topic(self.config.topic(overrides), self.config, names),
+            lambda: describe_stored(overrides, self.config, names),
         )
 
     def describe_broker(self, resource: str, names: Sequence[str] | None) -> list[DescribedOption]:

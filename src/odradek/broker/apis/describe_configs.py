@@ -8,8 +8,8 @@ Behaviour:
     * Broker loggers (levels): as brokers, by id.
     * Secrets and unknown options are listed without their values.
     * No names, null or an empty list: all options.
-    * Each resource fails on its own. One that is named more than `REPEATED_MAX` times is refused from
-      then on: a request of eight bytes gets kilobytes.
+    * Each resource fails on its own. One that is named more than `REPEATED_MAX` times is refused
+      from then on: a request of eight bytes gets kilobytes.
 
 Versions:
     v0  whether a value is the default (Kafka 3.9 leaves that false for every option)

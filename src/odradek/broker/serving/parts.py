@@ -4,8 +4,9 @@
         join(response, handle(part), parts.answered)    # the same response as for the whole request
 
 For APIs whose elements are independent of each other: AddPartitionsToTxn of a client, CreateTopics
-and AlterPartitionReassignments, for example, are not among them. A handler needs no code for a large
-request, and the loop is free between two parts. Requests that fit into one part do not come here.
+and AlterPartitionReassignments, for example, are not among them. A handler needs no code for a
+large request, and the loop is free between two parts. Requests that fit into one part do not come
+here.
 
 Where a handler treats an element that is named twice in its own way (it refuses both, or answers
 one), equal elements come into the same part: the answer does not depend on the request's size.

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final, Protocol
 
+from odradek.broker.admin.clients import stored_rate
 from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.client_quotas import CLIENT_QUOTAS, ClientQuotas
 from odradek.broker.serving.scram_credentials import ScramCredentials
 from odradek.broker.settings import TopicSettingsBook
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
+from odradek.config.stored_topic import read_stored
 from odradek.coord.layout_config import ConfigEntity
 from odradek.net.server import Server
 from odradek.quota.precedence import Entity, Part
@@ -42,12 +44,11 @@ class ConfigChanges:
         self._broker = broker
 
     def topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Apply a topic's own options; invalid ones are logged, and the former ones stay."""
-        try:
-            self._broker.settings.set_topic(topic, overrides)
-        except InvalidConfigError as error:
-            self.note(f"topic {topic} keeps its options: {error}")
-            return
+        """Apply a topic's own options; invalid ones are logged and left out."""
+        stored = read_stored(overrides)
+        for problem in stored.invalid.values():
+            self.note(f"topic {topic}: an option that is stored has no effect: {problem}")
+        self._broker.settings.set_topic(topic, stored.in_effect)
         if overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":
             self._broker.controller.unclean_allowed(topic)
 
@@ -102,11 +103,11 @@ class ConfigChanges:
         self, entity: ConfigEntity, overrides: Mapping[str, str], option: str
     ) -> float | None:
         """The value of an option; None if it is not set, or (with a log line) not a number."""
-        try:
-            return float(overrides[option]) if option in overrides else None
-        except ValueError:
-            self.note(f"{entity.path}: {option}={overrides[option]} is not a number: ignored")
-            return None
+        text = overrides.get(option)
+        rate = None if text is None else stored_rate(text)
+        if text is not None and rate is None:
+            self.note(f"{entity.path}: {option}={text} is not a number: ignored")
+        return rate
 
     def note(self, text: str) -> None:
         """Log an option that cannot be used."""

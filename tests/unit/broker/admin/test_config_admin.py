@@ -455,6 +455,31 @@ def test_a_corrupt_entity_or_notification_changes_nothing_and_is_logged(play):
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("retention.ms", "abc"), ("segment.bytes", "10"), ("cleanup.policy", "purge")],
+)
+def test_an_invalid_option_that_somebody_stored_is_shown_and_can_be_deleted(play, name, text):
+    async def story(cluster):
+        node = await start(cluster)
+        stored_options = {name: text, "max.message.bytes": "5000"}
+        await cluster.store.set_data(topic_entity("t").path, encode_config(stored_options))
+        every = {entry.name: entry for entry in (await describe(node, TOPIC, "t")).configs}
+        (only,) = (await describe(node, TOPIC, "t", [name])).configs
+
+        assert (every[name].value, every[name].config_source) == (text, 1)
+        assert every["max.message.bytes"].value == "5000"
+        assert len(every) == 36
+        assert (only.value, only.config_source) == (text, 1)
+
+        code, message = await alter(node, TOPIC, "t", (SET, "max.message.bytes", "6000"))
+        assert (code, name in message) == ("INVALID_CONFIG", True)
+        assert await alter(node, TOPIC, "t", (DELETE, name, None)) == ("NONE", None)
+        assert await stored(cluster, topic_entity("t")) == {"max.message.bytes": "5000"}
+
+    play(story)
+
+
 def test_what_was_set_before_a_broker_started_is_loaded(play):
     async def story(cluster):
         node = await start(cluster)

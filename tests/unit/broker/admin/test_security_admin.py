@@ -24,6 +24,7 @@ from odradek.broker.admin.clients import (
     check_scram,
     scram_credential,
 )
+from odradek.coord.layout_config import encode_config
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.model.acl import AclEntry, AclOperation, Binding, ResourcePattern, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
@@ -233,6 +234,31 @@ def test_a_quota_is_removed_and_the_others_stay():
         assert await clients.describe_quotas(everybody, strict=True) == [
             (user, {"consumer_byte_rate": 2.0})
         ]
+
+    run(story())
+
+
+def test_a_quota_or_credential_that_somebody_edited_does_not_hide_the_others():
+    async def story():
+        store = await opened()
+        clients = ClientAdmin(store)
+        options = {
+            "producer_byte_rate": "abc",
+            "consumer_byte_rate": "5",
+            "SCRAM-SHA-256": "salt=?,iterations=many",
+        }
+        await store.create("/config/users/a", encode_config(options), make_parents=True)
+        await clients.alter_quotas({"user": "b"}, {"producer_byte_rate": 1.0}, validate_only=False)
+
+        assert await clients.describe_quotas([], strict=False) == [
+            ({"user": "a"}, {"consumer_byte_rate": 5.0}),
+            ({"user": "b"}, {"producer_byte_rate": 1.0}),
+        ]
+        assert await clients.describe_scram("a") == [(1, 0)]
+        changes = {"producer_byte_rate": None}
+        await clients.alter_quotas({"user": "a"}, changes, validate_only=False)
+        data, _ = await store.get("/config/users/a")
+        assert b"abc" not in data
 
     run(story())
 
