@@ -19,7 +19,7 @@
     hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 
 Findings are sorted by severity. Facts that could not be collected are not findings:
-`unknown` has the rules that were skipped, and why.
+`odradek.plan.examination` has what was not examined, and why.
 """
 
 from collections import defaultdict
@@ -33,6 +33,7 @@ from odradek.placement.balance import leader_imbalance
 from odradek.plan.commands import SHOWN, brokers
 from odradek.plan.doctor_brokers import BROKER_RULES
 from odradek.plan.doctor_clients import CLIENT_RULES
+from odradek.plan.examination import Examination, examination
 from odradek.plan.facts import ClusterFacts, Finding, Severity, named
 
 IMBALANCE_PERCENT: Final = 10
@@ -43,6 +44,11 @@ def diagnose(facts: ClusterFacts) -> list[Finding]:
     """All findings, the worst first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     return sorted(found, key=lambda f: (f.severity, f.kind, f.subject))
+
+
+def examine(facts: ClusterFacts) -> Examination:
+    """All findings, and what was not examined."""
+    return examination(facts, diagnose(facts))
 
 
 # -------------------------------------------------------------------------------------- replicas

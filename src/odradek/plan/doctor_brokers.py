@@ -153,6 +153,7 @@ def _directories(facts: ClusterFacts) -> Iterator[Finding]:
                         facts.caller.set_option("topics", "TOPIC", "retention.bytes=N"),
                         "; or move replicas away with kafka-reassign-partitions",
                     ),
+                    broker,
                 )
 
 
@@ -171,6 +172,7 @@ def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
         f"{f': {why}' if why else ''}; the broker serves from its other directories"
         f"{f', and {named(held)} are out of sync here' if held else ''}",
         sentence(_repair(why) or "repair the disk, then ", _restart(facts, broker)),
+        broker,
     )
 
 
@@ -189,6 +191,7 @@ def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
                     f"set log.cleaner.enable=true in server.properties of broker {broker}; then ",
                     _restart(facts, broker),
                 ),
+                broker,
             )
         for given_up in cleaner["given_up"]:
             yield Finding(
@@ -202,6 +205,7 @@ def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
                     " makes it try again; if the log is damaged, stop the broker, move the "
                     "partition's directory away and start it: it copies the log from the leader",
                 ),
+                broker,
             )
 
 
@@ -322,6 +326,7 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
                 f"last time at {facts.clock(refusal['last_ms'])} (from {refusal['host']}{known}): "
                 f"{what}",
                 advice,
+                broker,
             )
 
 
@@ -340,6 +345,7 @@ def _refused_by_a_broker(facts: ClusterFacts, broker: int, refusal: Mapping[str,
             "make user name and password the same in the sasl.jaas.config of the brokers' "
             "listener, here and there; for SCRAM, set the password with kafka-configs"
         ),
+        broker,
     )
 
 

@@ -39,6 +39,7 @@ class Finding(NamedTuple):
     subject: str
     why: str
     fix: Sentence  # a command, or what to do
+    broker: int | None = None  # the one whose report it is of; None: it is of no single broker
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON: `fix` as text, and each of its commands as words and as text."""
@@ -97,7 +98,7 @@ class OpenProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """The facts of a cluster; `unknown` has the reasons for missing ones, by kind."""
+    """The facts of a cluster. Missing ones are named by area (`odradek.plan.examination`)."""
 
     picture: ClusterPicture
     caller: Caller = field(default_factory=Caller)
@@ -118,7 +119,10 @@ class ClusterFacts:
     # The largest timestamp of each partition of topics with retention by time.
     newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
     wall_ms: WallMs = WallMs(0)
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)  # what could not be had, and why
+    unavailable: Mapping[str, str] = field(default_factory=dict)  # what is never offered, and why
+    unreported: Mapping[int, str] = field(default_factory=dict)  # brokers without reports, and why
+    foreign: Sequence[int] = ()  # brokers that offer no reports
     # Reports of Odradek brokers only.
     # `broker` reports by broker id, and the `groups` reports of all brokers.
     reports: Mapping[int, Report] = field(default_factory=dict)
