@@ -64,6 +64,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
         ],
         "refusals": broker.incidents.as_json(),
         "errors": broker.incidents.counts.errors_as_json(),
+        "cuts": broker.incidents.cuts.as_json(),
         "throttles": broker.incidents.counts.throttles_as_json(),
         "throttle": {
             "leader.replication.throttled.rate": config.leader_replication_throttled_rate,
@@ -111,6 +112,7 @@ def _directory(broker: ReportedParts, path: str) -> Mapping[str, Any]:
             why = str(error)
     return {
         "path": path,
+        "set_aside": broker.logs.directories[path].strays,
         "is_offline": offline,
         "since_ms": since_ms,
         "why": why,

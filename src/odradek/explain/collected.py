@@ -36,6 +36,7 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
         isr_min[0] if isr_min else 1,
         _foreign(asked),
+        {id_: report.get("cuts", ()) for id_, report in asked.by_broker("broker").items()},
     )
 
 

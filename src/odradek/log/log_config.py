@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
-from zlib import crc32
 
 from odradek.log.disk import Disk, StorageError
+from odradek.log.repair.cuts import LogCut
 from odradek.log.segment import IndexCache
 from odradek.model.clock import Clock
-from odradek.model.partition import TopicPartition
 from odradek.obs.metrics import Histogram
 
 NEVER: Final = (1 << 63) - 1
@@ -53,13 +52,6 @@ class LogConfig:
             else (self.segment_ms)
         )
 
-    def jitter_ms(self, partition: TopicPartition, base_offset: int) -> int:
-        """How much earlier a segment is rolled: different for each one, but not random."""
-        jitter_ms_max = min(self.segment_jitter_ms, self.segment_ms)
-        if not jitter_ms_max:
-            return 0
-        return crc32(f"{partition}@{base_offset}".encode()) % jitter_ms_max
-
     @property
     def is_deleted(self) -> bool:
         """Whether segments are deleted by age and size."""
@@ -81,6 +73,8 @@ class LogHost:
     # Called before offsets above a truncation are written again: no checkpoint may have a
     # recovery point above it until they are flushed.
     write_lowered: Callable[[str], None] = lambda _directory: None
+    # Records are not in a log any more, and neither retention nor DeleteRecords removed them.
+    cut: Callable[[LogCut], None] = lambda _cut: None
     producer_id_expiration_ms: int = DAY_MS
     index_cache: IndexCache = field(default_factory=IndexCache)
     flush_ms: Histogram = field(default_factory=Histogram)

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
-from odradek.log.disk import Data, Disk, File, StorageError
+from odradek.log.disk import Data, Disk, File
 from odradek.log.index.offsets import OffsetIndex
 from odradek.log.index.times import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.index.times import TimeIndex, TimestampAndOffset
@@ -73,7 +73,6 @@ class Segment:
         "_first_timestamp",
         "_max_timestamp",
         "_max_timestamp_offset",
-        "_transactions",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
@@ -99,7 +98,6 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._aborted: list[AbortedTransaction] | None = None  # None: not read yet
-        self._transactions: File | None = None  # see `prepare_aborted`
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, wall_ms: WallMs) -> "Segment":
@@ -215,11 +213,6 @@ class Segment:
             for position, header in self._walk(0, size, wait=True):
                 self.appended(position, header, header.last_offset, interval)
                 yield
-        except StorageError:
-            # Half an index shows a largest timestamp that is too low: retention would delete early.
-            self.offset_index = self.time_index = self._first_timestamp = None
-            self._max_timestamp = _UNKNOWN
-            raise
         finally:
             self.size = size
 
@@ -324,14 +317,21 @@ class Segment:
         """Read headers after the last index entry of the active segment. Returns the end offset.
 
         With `until`, the segment ends where a batch ends with that offset.
+
+        Raises:
+            CorruptBatchError: a batch is damaged or incomplete.
         """
         offset_index, time_index = self.indexes()
         last = time_index.last()
         self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset + (last.offset if last else 0)
-        next_offset = self.base_offset
+        next_offset, offset_max = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         start = offset_index.last_position()
         for position, header in self.walk(start):
+            if position + header.size_bytes > self.size:
+                raise CorruptBatchError(f"{self.file.path}: an incomplete batch at {position}")
+            if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
+                raise CorruptBatchError(f"{self.file.path}: wrong offsets at {position}")
             next_offset = header.next_offset
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
@@ -388,33 +388,14 @@ class Segment:
             self._aborted = decode(data, base_offset=self.base_offset)
         return self._aborted
 
-    def prepare_aborted(self) -> File:
-        """Read and open the transaction index, or create it: before an abort marker is written.
-
-        Once the marker is in the log its transaction must be in the index.
-        """
-        file = self._transactions
-        if file is None:
-            path = self.stem + TRANSACTION_INDEX
-            exists = self.aborted() or self.disk.exists(path)
-            file = self.disk.file(path) if exists else self.disk.create(path)
-            file.pin()
-            file.unpin()  # it stays open as long as no other file needs the descriptor
-            self._transactions = file
-        return file
-
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Add a transaction; it is written to the file at once, as this is rare."""
-        aborted, file = self.aborted(), self.prepare_aborted()
+        aborted = self.aborted()
+        path = self.stem + TRANSACTION_INDEX
+        file = self.disk.file(path) if aborted else self.disk.create(path)
         file.write(len(aborted) * TRANSACTION_ENTRY_BYTES, (transaction.encode(),))
-        self.rest_aborted()
+        file.rest()
         aborted.append(transaction)
-
-    def rest_aborted(self) -> None:
-        """Close the transaction index."""
-        if self._transactions is not None:
-            self._transactions.rest()
-            self._transactions = None
 
     def keep_aborted_below(self, offset: int) -> None:
         """Remove transactions with a marker at or above `offset`."""
@@ -468,7 +449,6 @@ class Segment:
 
     def moved(self, directory: str) -> None:
         """The log's directory was renamed."""
-        self.rest_aborted()
         self.stem = segment_stem(directory, self.base_offset)
         self.file.path = self.stem + LOG
 

@@ -14,7 +14,7 @@
     same-rack           replicas of a partition share a rack though there are others
 
     crashed, unreachable, advertised, unresolvable, log-dir, disk, cleaner, unknown-option,
-    in-the-clear, certificate, refused, controller                         of single brokers
+    in-the-clear, certificate, refused, controller, cut, set-aside         of single brokers
 
     hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 

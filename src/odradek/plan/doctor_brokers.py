@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from odradek.model.command import command
+from odradek.model.command import command, flag
+from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import brokers, some
 from odradek.plan.denied import lacking
@@ -13,6 +14,7 @@ from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Se
 from odradek.plan.quantities import counted, times
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+_SET_ASIDE: Final = "set-aside"
 _MISSING: Final = "No such file or directory"
 _GiB: Final = 1 << 30
 _DAY_MS: Final = 86_400_000
@@ -155,6 +157,56 @@ def _directories(facts: ClusterFacts) -> Iterator[Finding]:
                     ),
                     broker,
                 )
+
+
+def _cuts(facts: ClusterFacts) -> Iterator[Finding]:
+    found: dict[tuple[int, str, bool], list[Report]] = {}
+    for broker, report in sorted(facts.reports.items()):
+        for cut in report.get("cuts", ()):
+            if facts.wall_ms - cut["at_ms"] <= _DAY_MS and cut["kind"] != _SET_ASIDE:
+                found.setdefault((broker, cut["kind"], cut["has_committed"]), []).append(cut)
+    for (broker, kind, has_committed), cuts in found.items():
+        last = cuts[-1]
+        partitions = {TopicPartition(cut["topic"], cut["partition"]) for cut in cuts}
+        committed = (
+            f"; those below the high watermark {last['high_watermark']} were committed"
+            if has_committed
+            else "; no record that is known to be committed is among them"
+        )
+        yield Finding(
+            Severity.WARNING if has_committed else Severity.NOTE,
+            "cut",
+            f"broker {broker}, {named(partitions)}",
+            f"its logs lost {sum(cut['bytes'] for cut in cuts)} bytes ({kind})"
+            f"{facts.since(cuts[0]['at_ms'])}; at {facts.clock(last['at_ms'])} {last['topic']}-"
+            f"{last['partition']} lost {last['span']}: {last['why']}{committed}",
+            sentence(
+                "a replica in sync has what was committed, and this one copies it; if there is "
+                "none, restore the directory from a backup; see: ",
+                facts.caller.why("topic", last["topic"], *flag("--partition", last["partition"])),
+            ),
+        )
+
+
+def _set_aside(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker, report in sorted(facts.reports.items()):
+        for directory in report["log_dirs"]:
+            count = directory.get("set_aside", 0)
+            if not count:
+                continue
+            why = [
+                f"; {cut['path']}{facts.since(cut['at_ms'])}: {cut['why']}"
+                for cut in report.get("cuts", ())
+                if cut["kind"] == _SET_ASIDE and cut["path"].startswith(f"{directory['path']}/")
+            ]
+            yield Finding(
+                Severity.NOTE,
+                "set-aside",
+                f"broker {broker}, {directory['path']}",
+                f"{counted(count, 'log')} there {'is' if count == 1 else 'are'} set aside (the "
+                f"names end in -stray): nothing reads them{''.join(why[-1:])}",
+                sentence("delete these directories when their records are not needed any more"),
+            )
 
 
 def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
@@ -487,6 +539,8 @@ BROKER_RULES: Final = (
     _unreachable,
     _addresses,
     _directories,
+    _cuts,
+    _set_aside,
     _cleaner,
     _options,
     _exposed,

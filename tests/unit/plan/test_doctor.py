@@ -198,6 +198,11 @@ REFUSED = {"what": "Produce version 99; served are 0-11", "host": "h", "client_i
 CLOCK = ClusterFacts(picture=ClusterPicture({}, {}), wall_ms=NOW_MS).clock
 
 
+LOST = {"at_ms": NOW_MS - 9_000, "topic": "t", "partition": 0, "kind": "damage", "path": "/d/t-0",
+        "offset": 7, "end_offset": None, "bytes": 340, "high_watermark": 9, "has_committed": True,
+        "span": "the records from offset 7 on", "why": "the checksum is wrong"}  # fmt: skip
+
+
 def reported(**changed):
     return {"reports": {0: {**REPORT, **changed}}}
 
@@ -355,6 +360,25 @@ def reported(**changed):
             facts(journal=[{**at(9_000, "BROKER_EMPTY", broker=1), "detail": "replicas there: 2"}]),
             "emptied", (f"it restarted with empty log directories since {CLOCK(NOW_MS - 9_000)} "
             "(replicas there: 2): all of them are copied"), "the right disk is mounted",
+        ),
+        (
+            facts(**reported(cuts=[{**LOST, "has_committed": False}])), "cut",
+            (f"its logs lost 340 bytes (damage) since {CLOCK(NOW_MS - 9_000)}; at "
+            f"{CLOCK(NOW_MS - 9_000)} t-0 lost the records from offset 7 on: the checksum is "
+            "wrong; no record that is known to be committed is among them"), "odradek why topic t",
+        ),
+        (
+            facts(**reported(cuts=[LOST, {**LOST, "partition": 1}])), "cut",
+            ("t-1 lost the records from offset 7 on: the checksum is wrong; those below the high "
+            "watermark 9 were committed"), "a replica in sync has what was committed",
+        ),
+        (
+            facts(**reported(
+                log_dirs=[{**DIRECTORY, "set_aside": 2}],
+                cuts=[{**LOST, "kind": "set-aside", "path": "/d/t-0.1-stray", "why": "another"}],
+            )), "set-aside",
+            ("2 logs there are set aside (the names end in -stray): nothing reads them; "
+            f"/d/t-0.1-stray since {CLOCK(NOW_MS - 9_000)}: another"), "delete these directories",
         ),
         (
             facts(coordinated=[REBALANCING]), "group-stuck",

@@ -21,9 +21,10 @@ from odradek.broker.cluster.peers import Peer, PeerError
 from odradek.broker.replication.leader_probe import PROBE_MS, LeaderProbe
 from odradek.broker.replication.partition import Partition
 from odradek.broker.serving.tasks import Tasks
-from odradek.log.disk import StorageError
+from odradek.log.disk import NO_DESCRIPTORS, StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER
+from odradek.log.repair.cuts import CutKind, LogCut
 from odradek.log.slices import UnexpectedOffsetError
 from odradek.model.clock import Clock, MonotonicMs
 from odradek.model.cluster import EndPoint
@@ -57,7 +58,7 @@ log = logging.getLogger(__name__)
 # follower asks again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
 # Logged with each truncation to what the leader has.
 TRUNCATED: Final = (
-    "%s is cut from %d to %d%s; the log of its leader, broker %d in leader epoch %d, %s"
+    "%s is cut from %d to %d; the log of its leader, broker %d in leader epoch %d, %s"
 )
 _FIRST_PAUSE_MS: Final = 10
 
@@ -460,12 +461,7 @@ class ReplicaFetcher:
         if held.log_start_offset < leader_start >= cut:
             # All of the remaining log is below the leader's log start, so that it cannot be
             # compared with the leader's: it is deleted.
-            log.info(
-                "%s: the log is below its leader's log start, and restarts at %d",
-                partition.topic_partition,
-                leader_start,
-            )
-            held.truncate_fully_and_start_at(leader_start)
+            _restart(partition, held, leader_start)
         elif cut < held.leo:
             _truncate(partition, held, cut, "differs from there on")
         else:
@@ -489,10 +485,10 @@ class ReplicaFetcher:
     def _after_storage_error(
         self, key: PartitionKey, followed: _Followed, error: StorageError
     ) -> None:
-        """Fetch again later if the log directory stays online: then the controller has no reason
-        to send LeaderAndIsr again.
+        """Fetch again later if only file descriptors ran out: the log directory stays online, so
+        the controller has no reason to send LeaderAndIsr again.
         """
-        if error.left_nothing:
+        if error.errno in NO_DESCRIPTORS:
             self._hold_back(key, followed, self._options.backoff_ms)
         else:
             self.leave(followed.partition)
@@ -535,7 +531,7 @@ class ReplicaFetcher:
             if verdict.truncate_to is not None:
                 _truncate(partition, held, verdict.truncate_to, "ends there")
             elif verdict.restart_at is not None:
-                held.truncate_fully_and_start_at(verdict.restart_at)
+                _restart(partition, held, verdict.restart_at)
         except StorageError as error:
             self._storage_failed(error)
             self._after_storage_error(key, followed, error)
@@ -565,17 +561,35 @@ class ReplicaFetcher:
 
 def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> None:
     """Truncate what the leader does not have; committed records among it are lost."""
-    is_loss = offset < held.high_watermark
-    loss = f", below the high watermark {held.high_watermark}: committed records are lost"
-    log.log(
-        logging.WARNING if is_loss else logging.INFO,
-        TRUNCATED,
-        partition.topic_partition,
-        held.leo,
-        offset,
-        loss if is_loss else "",
-        partition.leader_id,
-        partition.leader_epoch,
-        leader_log,
-    )
+    leader = partition.leader_id, partition.leader_epoch
+    end, size_bytes, high_watermark = held.leo, held.size_bytes, held.high_watermark
+    log.info(TRUNCATED, partition.topic_partition, end, offset, *leader, leader_log)
     held.truncate_to(offset)
+    if held.leo < high_watermark:
+        held.host.cut(
+            LogCut(
+                partition.topic_partition,
+                CutKind.TRUNCATION,
+                held.directory,
+                held.leo,
+                end,
+                size_bytes - held.size_bytes,
+                high_watermark,
+                f"the log of its leader, broker {leader[0]} in leader epoch {leader[1]}, "
+                f"{leader_log}",
+            )
+        )
+
+
+def _restart(partition: Partition, held: Log, offset: int) -> None:
+    """Delete a log that ends below the leader's log start: the leader has deleted all of it."""
+    log.info(
+        "%s: the log, from %d to %d, is below the log start of its leader, broker %d, and restarts "
+        "at %d",
+        partition.topic_partition,
+        held.log_start_offset,
+        held.leo,
+        partition.leader_id,
+        offset,
+    )
+    held.truncate_fully_and_start_at(offset)

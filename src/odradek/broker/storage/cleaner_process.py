@@ -85,6 +85,5 @@ def _outcome(answer: dict[str, Any]) -> CleaningOutcome:
         return CleaningOutcome.from_json(answer["outcome"])
     if "storage" in answer:
         path, error_number = answer["storage"]
-        # The process writes files of its own, which are removed: the log is as it was.
-        raise StorageError.of_read(path, error_number)
+        raise StorageError(path, error_number)
     raise CleaningError(answer["damage"])

@@ -368,16 +368,21 @@ def test_a_log_that_reaches_beyond_the_leaders_end_is_cut_there():
     ],
 )
 @pytest.mark.parametrize(
-    ("high_watermark", "level"),
-    [(1, logging.INFO), (2, logging.WARNING)],
-    ids=["tail", "committed"],
+    ("high_watermark", "warnings"), [(1, 0), (2, 1)], ids=["tail", "committed"]
 )
-def test_committed_records_that_are_cut_are_warned_of(caplog, cut, high_watermark, level):
+def test_committed_records_that_are_cut_are_warned_of(caplog, cut, high_watermark, warnings):
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) >= 3 and named(leader.fetches[-1]))
         (text,) = [r for r in caplog.records if "t-0 is cut from 2 to 1" in r.message]
-        assert text.levelno == level
         assert "broker 2 in leader epoch 0" in text.message
+        reported = live.broker.incidents.cuts.as_json()
+        assert [(each["kind"], each["offset"], each["end_offset"]) for each in reported] == [
+            ("truncation", 1, 2)
+        ] * warnings
+        warned = [r for r in caplog.records if r.levelno == logging.WARNING]
+        of_cuts = [r.message for r in warned if "t-0: the records from offset 1 to 1" in r.message]
+        assert len(of_cuts) == warnings
+        assert all("below the high watermark 2 were committed" in text for text in of_cuts)
 
     caplog.set_level(logging.INFO)
     records = batch(0, b"a") + batch(1, b"b")
@@ -498,8 +503,7 @@ def test_a_follower_that_ran_out_of_file_descriptors_fetches_again():
     """The log directory stays online, and no LeaderAndIsr request follows."""
 
     async def story(live, leader):
-        live.log().rest()
-        live.disk.faults.append(DiskFault("open", live.log().directory, errno.EMFILE))
+        live.disk.faults.append(DiskFault("write", live.log().directory, errno.EMFILE))
         leader.reply(answer(part(records=batch(0, b"a"))))
         await live.until(lambda: len(leader.fetches) == 2)
         assert live.log().leo == 0
@@ -509,15 +513,14 @@ def test_a_follower_that_ran_out_of_file_descriptors_fetches_again():
     follow(story)
 
 
-def test_a_truncation_that_ran_out_of_file_descriptors_half_way_takes_the_directory_offline():
-    """Its old segments are removed: an append would go into a deleted file."""
-
+def test_a_follower_that_ran_out_of_file_descriptors_truncates_again():
     async def story(live, leader):
         live.disk.faults.append(DiskFault("create", live.log().directory, errno.EMFILE))
         leader.reply(answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)))
-        await live.until(lambda: live.broker.logs.has_offline_dir)
-
-        assert live.partition().log is None
+        await live.until(lambda: len(leader.fetches) == 2)
+        leader.reply(answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)))
+        await live.until(lambda: live.log().leo == 40)
+        live.log().validate()
 
     follow(story, start=40, end=43)
 
