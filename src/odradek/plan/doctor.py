@@ -1,6 +1,6 @@
 """What is wrong with a cluster now, why and since when, and what to do. Pure rules on facts.
 
-    here, and in `doctor_brokers` and `doctor_clients`:
+    here, and in `rules.brokers`, `rules.clients` and `rules.errors`:
 
     offline             a partition without a leader: clients can neither write nor read
     replication-factor  fewer replicas than min.insync.replicas: acks=all can never succeed
@@ -18,6 +18,8 @@
 
     hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 
+    transactional-id, instance-id, group-protocol, no-topic, quota     errors of clients, counted
+
 Findings are sorted by severity. Facts that could not be collected are not findings:
 `odradek.plan.examination` has what was not examined, and why.
 """
@@ -31,10 +33,11 @@ from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.placement.balance import leader_imbalance
 from odradek.plan.commands import SHOWN, brokers
-from odradek.plan.doctor_brokers import BROKER_RULES
-from odradek.plan.doctor_clients import CLIENT_RULES
 from odradek.plan.examination import Examination, examination
 from odradek.plan.facts import ClusterFacts, Finding, Severity, named
+from odradek.plan.rules.brokers import BROKER_RULES
+from odradek.plan.rules.clients import CLIENT_RULES
+from odradek.plan.rules.errors import ERROR_RULES
 
 IMBALANCE_PERCENT: Final = 10
 _MiB: Final = 1 << 20
@@ -411,4 +414,5 @@ _RULES: Final = (
     _stuck,
     *BROKER_RULES,
     *CLIENT_RULES,
+    *ERROR_RULES,
 )

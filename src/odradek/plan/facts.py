@@ -17,6 +17,7 @@ from odradek.plan.commands import Caller, clock, some
 
 PATIENCE_MS: Final = 60_000
 DISK_PERCENT: Final = 90.0
+RECENT_MS: Final = 3_600_000  # refusals, errors and decisions that are older are ignored
 CERTIFICATE_MS: Final = 30 * 86_400_000  # certificates are reported so long before they expire
 
 Report = Mapping[str, Any]

@@ -10,7 +10,15 @@ from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import brokers, some
 from odradek.plan.denied import lacking
-from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
+from odradek.plan.facts import (
+    CERTIFICATE_MS,
+    RECENT_MS,
+    ClusterFacts,
+    Finding,
+    Report,
+    Severity,
+    named,
+)
 from odradek.plan.quantities import counted, times
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
@@ -18,9 +26,8 @@ _SET_ASIDE: Final = "set-aside"
 _MISSING: Final = "No such file or directory"
 _GiB: Final = 1 << 30
 _DAY_MS: Final = 86_400_000
-_FLAPPING: Final = 3  # changes of the controller within _RECENT_MS
+_FLAPPING: Final = 3  # changes of the controller within RECENT_MS
 _FLAPPING_MS: Final = 600_000
-_RECENT_MS: Final = 3_600_000  # older entries are ignored
 _TRANSIENT_MIN: Final = 10  # refusals of a client that an election may explain
 
 
@@ -359,7 +366,7 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
             if lacks is not None:
                 what = lacks.what
                 advice = sentence("if it is to be allowed: ", lacks.advice)
-            if facts.wall_ms - refusal["last_ms"] > _RECENT_MS:
+            if facts.wall_ms - refusal["last_ms"] > RECENT_MS:
                 continue
             if what.startswith(_BY_A_BROKER):
                 yield _refused_by_a_broker(facts, broker, refusal)
@@ -443,6 +450,13 @@ _ADVICE: Final[tuple[tuple[str, Words], ...]] = (
         "before authentication",
         "the listener needs SASL: set security.protocol of the client to that of the listener",
     ),
+    (
+        "the client uses TLS",
+        (
+            "set security.protocol of the client to that of the listener, or connect to a listener "
+            "with TLS"
+        ),
+    ),
     ("; served are", "use a version of the client that supports one of these versions"),
     ("no such API here", "the client uses an API of a newer Kafka: do not use that feature"),
     ("is not served", "the client uses an API that is not served here"),
@@ -508,7 +522,7 @@ def _emptied(facts: ClusterFacts) -> Iterator[Finding]:
     latest = {
         e["broker"]: e
         for e in facts.journal
-        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.wall_ms - _RECENT_MS
+        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.wall_ms - RECENT_MS
     }
     for broker, entry in sorted(latest.items()):
         missing = [
