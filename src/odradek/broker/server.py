@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 
 from odradek.broker.admin.stored_passwords import reencode
-from odradek.broker.cluster.decoy_secret import decoy_secret
 from odradek.broker.cluster.early_requests import EarlyRequests
 from odradek.broker.cluster.store_age import StoreComparison
 from odradek.broker.storage.housekeeping import in_slices
@@ -27,7 +26,6 @@ from odradek.broker.wiring.authentication import (
     SaslSources,
     listeners_with,
     open_sasl,
-    uses_scram,
 )
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
@@ -157,10 +155,7 @@ class Broker(BrokerParts):
 
             validate = await bearer_validator(self.config, listener, self._world, self.tasks)
             sources = sources._replace(bearer={**sources.bearer, listener: validate})
-        decoys = b""
-        if uses_scram(self.config):
-            decoys = await self.lifecycle.persist(lambda: decoy_secret(self._world.store))
-        open_sasl(self.config, self.authentication, self.server, sources, decoy_secret=decoys)
+        open_sasl(self.config, self.authentication, self.server, sources)
         if self.acl_changes is not None:
             await load_acls(self.config, self.acl_changes, self.lifecycle)
 

@@ -76,8 +76,7 @@ class Asked:
     def findings(self, kind: str, *options: object) -> list[Finding]:
         """What the doctor finds of a kind."""
         reported = json.loads(odradek("doctor", *self.where, "--json", *options, fails=True))
-        found = (f for f in reported["findings"] if f["kind"] == kind)
-        return [Finding(*(f[name] for name in Finding._fields)) for f in found]
+        return [Finding(**f) for f in reported["findings"] if f["kind"] == kind]
 
     def why(self, *about: object) -> list[str]:
         """The sentences of `why`, without the decisions at the end."""

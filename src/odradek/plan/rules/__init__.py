@@ -1,1 +1,0 @@
-"""The doctor's rules by their subjects: each makes findings of the facts."""
