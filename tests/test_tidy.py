@@ -52,7 +52,6 @@ LONG_FILES = {
 LONG_FUNCTIONS = {
     "broker/apis/table.py:routes": 163,
     "cli/odradek/plan.py:partitions": 81,
-    "plan/collect.py:facts_of": 63,
     "record/check.py:plain_check": 90,
     "record/outline.py:outline": 71,
     "record/records.py:build_batch": 62,

@@ -10,6 +10,7 @@ from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordinators.group_gauges import GroupGauges
 from odradek.broker.coordinators.leader_ends import LeaderEnds
+from odradek.broker.incidents import CutRecords
 from odradek.broker.replication.isr_shell import IsrShell
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
@@ -23,6 +24,7 @@ from odradek.controller.controller import Controller
 from odradek.controller.states import PartitionState
 from odradek.coord.store import Store
 from odradek.log.disk import StorageError
+from odradek.log.repair.cuts import CutKind
 from odradek.model.clock import MonotonicMs
 from odradek.obs.metrics import BrokerMetrics, FollowerNumbers, Labels, PartitionNumbers
 from odradek.replica.leader import LeaderReplica
@@ -50,6 +52,7 @@ class MeasuredParts(ReportedParts, Protocol):
 def publish(broker: MeasuredParts, store: Store) -> None:
     """Register what is read from the parts of a broker with its metrics."""
     _publish_base(broker)
+    _publish_cuts(broker.metrics, broker.incidents.cuts)
     _publish_cleaner(broker)
     _publish_replication(broker)
     _publish_network(broker)
@@ -117,6 +120,14 @@ def _publish_base(broker: MeasuredParts) -> None:
             partition, broker_id, broker.metadata, broker.groups.now().monotonic_ms
         ),
     )
+
+
+def _publish_cuts(metrics: BrokerMetrics, cuts: CutRecords) -> None:
+    def by_kind(counts: Mapping[CutKind, int]) -> list[tuple[Labels, float]]:
+        return [((kind.value,), count) for kind, count in counts.items()]
+
+    metrics.counters("odradek_log_cuts", partial(by_kind, cuts.counts))
+    metrics.counters("odradek_log_cut_bytes", partial(by_kind, cuts.size_bytes))
 
 
 def _publish_cleaner(broker: MeasuredParts) -> None:

@@ -1,19 +1,24 @@
-"""Past problems of this broker: refused clients, errors, failed log directories, full disks.
+"""Past problems of this broker: refused clients, errors, failed directories, lost records.
 
 They are kept in memory, with a limit, for `odradek why` and `odradek doctor`
 (`odradek.broker.reports`). The log has them, too, but a tool on another host cannot read it.
 """
 
+import logging
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.error_counts import ErrorCounts
+from odradek.log.repair.cuts import CutKind, LogCut
 from odradek.model.clock import WallMs
 
 REFUSALS_MAX: Final = 64
 REFUSALS_OF_A_CLIENT_MAX: Final = 8
+CUTS_MAX: Final = 256  # the newest; all are counted
 _TEXT_MAX: Final = 200
+_logger: Final = logging.getLogger(__name__)
 
 
 class Lacks(NamedTuple):
@@ -45,6 +50,43 @@ class Count:
     count: int = 1
 
 
+class CutRecords:
+    """What was cut from the logs of one broker since its start."""
+
+    def __init__(self, wall_ms: Callable[[], WallMs]) -> None:
+        self._wall_ms = wall_ms
+        self._kept: deque[tuple[WallMs, LogCut]] = deque(maxlen=CUTS_MAX)
+        self.counts: Counter[CutKind] = Counter(dict.fromkeys(CutKind, 0))
+        self.size_bytes: Counter[CutKind] = Counter(dict.fromkeys(CutKind, 0))
+
+    def note(self, cut: LogCut) -> None:
+        """Log a cut as a WARNING, count it and keep it."""
+        _logger.warning("%s", cut)
+        self.counts[cut.kind] += 1
+        self.size_bytes[cut.kind] += cut.size_bytes
+        self._kept.append((self._wall_ms(), cut))
+
+    def as_json(self) -> list[Mapping[str, Any]]:
+        """The cuts that are kept, the oldest first."""
+        return [
+            {
+                "at_ms": at_ms,
+                "topic": cut.partition.topic,
+                "partition": cut.partition.partition,
+                "kind": cut.kind.value,
+                "path": cut.directory,
+                "offset": cut.offset,
+                "end_offset": cut.end_offset,
+                "bytes": cut.size_bytes,
+                "high_watermark": cut.high_watermark,
+                "has_committed": cut.has_committed,
+                "span": cut.span,
+                "why": cut.reason,
+            }
+            for at_ms, cut in self._kept
+        ]
+
+
 class Incidents:
     """The past problems of one broker, since its start."""
 
@@ -53,6 +95,7 @@ class Incidents:
         self.began_ms = wall_ms()
         self.refusals: dict[Client, Count] = {}  # the latest one is at the end
         self.counts = ErrorCounts(wall_ms)
+        self.cuts = CutRecords(wall_ms)
         self.failed_directories: dict[str, tuple[int, str]] = {}  # since when, why
         # Of each log directory: since when its disk is full to this percentage or more.
         self.full_since: dict[str, dict[int, WallMs]] = {}

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 
 from odradek.broker.admin.stored_passwords import reencode
+from odradek.broker.cluster.decoy_secret import decoy_secret
 from odradek.broker.cluster.early_requests import EarlyRequests
 from odradek.broker.cluster.store_age import StoreComparison
 from odradek.broker.storage.housekeeping import in_slices
@@ -26,6 +27,7 @@ from odradek.broker.wiring.authentication import (
     SaslSources,
     listeners_with,
     open_sasl,
+    uses_scram,
 )
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
@@ -155,7 +157,10 @@ class Broker(BrokerParts):
 
             validate = await bearer_validator(self.config, listener, self._world, self.tasks)
             sources = sources._replace(bearer={**sources.bearer, listener: validate})
-        open_sasl(self.config, self.authentication, self.server, sources)
+        decoys = b""
+        if uses_scram(self.config):
+            decoys = await self.lifecycle.persist(lambda: decoy_secret(self._world.store))
+        open_sasl(self.config, self.authentication, self.server, sources, decoy_secret=decoys)
         if self.acl_changes is not None:
             await load_acls(self.config, self.acl_changes, self.lifecycle)
 

@@ -14,9 +14,12 @@
                     from it follows which of the two is older, the store or the disks
 /odradek/restored   when the store was found to be older than the logs, and the controller epoch
                     up to which partition states were decided by a store that knew less
+/odradek/decoys     the secret from which the brokers derive the SCRAM salts of unknown users
 /odradek/restoring  ephemeral: the broker that raises what the store has to what the logs prove
 """
 
+import base64
+import binascii
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -32,7 +35,9 @@ NOTED: Final = "/odradek/noted"
 COORDINATORS: Final = "/odradek/coordinators"
 COUNTERS: Final = "/odradek/counters"
 RESTORED: Final = "/odradek/restored"
+DECOYS: Final = "/odradek/decoys"
 RESTORING: Final = "/odradek/restoring"
+DECOY_SECRET_BYTES: Final = 32
 SINCE_NOW: Final = 0  # the transaction that writes it: it has no id yet
 
 
@@ -219,3 +224,18 @@ def decode_restored(data: bytes | None) -> Restored:
         fields.number_text("timestamp"),
         fields.text("proof"),
     )
+
+
+def encode_decoy_secret(secret: bytes) -> bytes:
+    return dump({"version": 1, "secret": base64.b64encode(secret).decode()})
+
+
+def decode_decoy_secret(data: bytes | None) -> bytes:
+    fields = parse(DECOYS, data)
+    try:
+        secret = base64.b64decode(fields.text("secret"), validate=True)
+    except binascii.Error:
+        raise fields.wrong("secret: not base64") from None
+    if len(secret) < DECOY_SECRET_BYTES:
+        raise fields.wrong(f"a secret of {len(secret)} bytes, must be {DECOY_SECRET_BYTES}")
+    return secret

@@ -12,6 +12,7 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, certificates_of, facts_of
+from odradek.plan.examination import AREAS, PROCESSES
 from odradek.plan.facts import ClusterFacts
 
 # The reports that the doctor uses.
@@ -34,12 +35,13 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
         asked.caller,
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
         isr_min[0] if isr_min else 1,
-        {
-            id_: report.get("fetch_problems", ())
-            for id_, report in asked.by_broker("broker").items()
-        },
-        sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS),
+        _foreign(asked),
+        {id_: report.get("cuts", ()) for id_, report in asked.by_broker("broker").items()},
     )
+
+
+def _foreign(asked: Asked) -> list[int]:
+    return sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS)
 
 
 def bound_addresses(asked: Asked) -> dict[int, str]:
@@ -83,6 +85,8 @@ async def examined(
         coordinated=groups,
         journal=asked.journal,
         answers_at=answers_at,
+        unreported={id_: why for id_, why in asked.silent.items() if why != NOT_OURS},
+        foreign=_foreign(asked),
         **limits,
     )
     facts = await facts_of(cluster, reported)
@@ -101,5 +105,6 @@ def without_cluster(asked: Asked) -> ClusterFacts:
         caller=asked.caller,
         unreachable=unreachable,
         journal=asked.journal,
+        unknown={area: "no broker answers" for area in AREAS if area != PROCESSES},
         wall_ms=WallMs(max((e["at_ms"] for e in asked.journal), default=0)),
     )

@@ -15,14 +15,15 @@ from typing import Any, Final
 
 from odradek.client.group.protocol import decode_assignment
 from odradek.explain.replicas import ago
-from odradek.explain.reports import Asked
+from odradek.explain.reports import NOT_OURS, Asked
 from odradek.model.clock import WallMs
+from odradek.model.command import flag
 from odradek.model.errors import MalformedRequestError
 from odradek.model.names import GROUP_TOPIC
 from odradek.model.partition import TopicPartition
 from odradek.model.printable import printable
 from odradek.model.sentence import Sentence, sentence
-from odradek.plan.commands import clock, some
+from odradek.plan.commands import brokers, clock, some
 
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 _HEADINGS: Final = ("member", "client", "host", "heartbeat", "partitions")
@@ -43,6 +44,15 @@ def explain_group(asked: Asked, name: str, wall_ms: WallMs) -> list[Sentence]:
     if any(group["is_here"] for group in reports.values()):
         return [
             sentence(f"group {name} does not exist: it has no members and no committed offsets")
+        ]
+    foreign = sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS)
+    if foreign and not reports:
+        return [
+            sentence(
+                f"{brokers(foreign)}: not of Odradek, or older: states of groups, and errors of "
+                "their clients, are not reported there; what Kafka's protocol offers: ",
+                asked.caller.kafka("kafka-consumer-groups", "--describe", *flag("--group", name)),
+            )
         ]
     reasons = sorted({group["why"] for group in reports.values()})
     return [

@@ -11,14 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.command import command, flag
-from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import Caller, brokers, clock, some
-from odradek.plan.fetch_problems import fetch_problem
 
 Entry = Mapping[str, Any]
 Partition = Mapping[str, Any]
 
+CUTS: Final = 5  # the latest losses of records that are printed
 HISTORY: Final = 12  # entries of the journal that are printed at the end
 _ELECTED: Final = ("LEADER_ELECTED", "LEADER_ELECTED_UNCLEAN")
 _MOVED: Final = ("REASSIGNMENT_STARTED", "REASSIGNMENT_RESUMED", "REASSIGNMENT_COMPLETED",
@@ -36,9 +35,9 @@ class Picture:
     caller: Caller = field(default_factory=Caller)
     directories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     isr_min: int = 1  # min.insync.replicas of the topic, reported by a leader
-    # Of each broker: its fetches that fail.
-    fetch_problems: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     foreign: Sequence[int] = ()  # brokers that offer no reports: not Odradek's
+    # Of each broker, the records that left its logs since its start, but not by retention.
+    cuts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def known_state(self) -> Mapping[str, Any]:
@@ -142,7 +141,13 @@ def explain_topic(picture: Picture, topic: str, partition: int | None = None) ->
         for e in picture.journal
         if e["verdict"] and e["topic"] == topic and partition in (None, e["partition"])
     ]
-    return [*_topic(picture, topic, partition), *_history(picture, decided)]
+    lost = [
+        _cut(picture, broker, cut)
+        for broker, cuts in sorted(picture.cuts.items())
+        for cut in cuts
+        if cut["topic"] == topic and partition in (None, cut["partition"])
+    ]
+    return [*_topic(picture, topic, partition), *lost[-CUTS:], *_history(picture, decided)]
 
 
 def _topic(picture: Picture, topic: str, partition: int | None) -> Iterator[Sentence]:
@@ -357,25 +362,12 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
         elif picture.caller.local.get(replica) == "paused":
             parts = [picture.caller.process(replica), picture.caller.bring_back(replica)]
         else:
-            parts = _copying(picture, p, replica)
+            parts = ["it copies what it misses, and joins the ISR by itself"]
         yield Line(
             p,
             (f"replica {replica} is out of sync", Slot.SINCE, cause, "; ", joined(parts)),
             left["at_ms"] if left else None,
         )
-
-
-def _copying(picture: Picture, p: Partition, replica: int) -> list[Words]:
-    problem = fetch_problem(
-        picture.fetch_problems.get(replica, ()),
-        TopicPartition(p["topic"], p["partition"]),
-        follower=replica,
-        leader=p["leader"],
-    )
-    if problem is None:
-        return ["it copies what it misses, and joins the ISR by itself"]
-    since = f" since {picture.clock(problem.since_ms)}"
-    return [problem.said(since), problem.fix(picture.caller)]
 
 
 # -------------------------------------------------------------------------------- a broker
@@ -416,10 +408,21 @@ def _broker(picture: Picture, broker: int) -> Iterator[Sentence]:
             f"{picture.clock(emptied['at_ms'])} ({emptied['detail']}): its replicas are copied "
             "from their leaders again, and records that no other replica had are lost"
         )
+    for cut in picture.cuts.get(broker, ())[-CUTS:]:
+        yield _cut(picture, broker, cut)
     fenced = picture.last("BROKER_FENCED", broker)
     if fenced:
         at = picture.clock(fenced["at_ms"])
         yield sentence(f"broker {broker} was fenced at {at}: {fenced['detail']}")
+
+
+def _cut(picture: Picture, broker: int, cut: Mapping[str, Any]) -> Sentence:
+    where = f"{_name(cut)}: at {picture.clock(cut['at_ms'])} broker {broker}"
+    what = f"{cut['span']} ({cut['bytes']} bytes): {cut['why']}"
+    if cut["kind"] == "set-aside":
+        return sentence(f"{where} set its log aside as {cut['path']}, with {what}")
+    committed = f"; those below the high watermark {cut['high_watermark']} were committed"
+    return sentence(f"{where} lost {what}{committed if cut['has_committed'] else ''}")
 
 
 def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) -> Iterator[Sentence]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from odradek.log.disk import Disk, StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.log_state import LogState
+from odradek.log.repair.cuts import CutKind, LogCut
 from odradek.log.segment import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, Segment, segment_stem
 
 
@@ -37,6 +38,22 @@ def drop_end(host: LogHost, segments: Sequence[Segment], *, delay_ms: int) -> No
     """
     remove_segments(host, segments[::-1], delay_ms=delay_ms)
     host.disk.flush_now([segments[0].stem.rpartition("/")[0]])
+
+
+def report_set_aside(log: LogState, reason: str) -> None:
+    """Report that a log's directory has got the name of a stray."""
+    log.host.cut(
+        LogCut(
+            log.partition,
+            CutKind.SET_ASIDE,
+            log.directory,
+            log.log_start_offset,
+            log.leo,
+            sum(segment.size for segment in log.segments),
+            log.high_watermark,
+            reason,
+        )
+    )
 
 
 def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:

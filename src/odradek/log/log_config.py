@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.log.disk import Disk, StorageError
+from odradek.log.repair.cuts import LogCut
 from odradek.log.segment import IndexCache
 from odradek.model.clock import Clock
 from odradek.obs.metrics import Histogram
@@ -72,6 +73,8 @@ class LogHost:
     # Called before offsets above a truncation are written again: no checkpoint may have a
     # recovery point above it until they are flushed.
     write_lowered: Callable[[str], None] = lambda _directory: None
+    # Records are not in a log any more, and neither retention nor DeleteRecords removed them.
+    cut: Callable[[LogCut], None] = lambda _cut: None
     producer_id_expiration_ms: int = DAY_MS
     index_cache: IndexCache = field(default_factory=IndexCache)
     flush_ms: Histogram = field(default_factory=Histogram)

@@ -26,7 +26,7 @@ from odradek.log.checkpoints import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
 )
-from odradek.log.deletion import remove_later
+from odradek.log.deletion import remove_later, report_set_aside
 from odradek.log.directories import (
     NO_EPOCH,
     LogDirectory,
@@ -272,13 +272,14 @@ class Logs:
                 raise  # the directory that is being loaded has failed
             self._take_offline(error)
 
-    def _put_aside(self, log: Log) -> None:
+    def _put_aside(self, log: Log, reason: str = "another log has more of it") -> None:
         """Rename it as stray; an empty log is deleted."""
         if log.leo:
             log.removed = True
             log.rest()
             self.rename(log, Mark.STRAY)
             self.directories[self.directory_of(log)].strays += 1
+            report_set_aside(log, reason)
         else:
             self._remove(log)
 
@@ -294,7 +295,7 @@ class Logs:
                 self._take_place(future)
             elif len({future.topic_id, current.topic_id} - {None}) > 1:
                 del self._futures[partition]
-                self._put_aside(future)
+                self._put_aside(future, "it is the copy of a log of another topic of that name")
             elif _holds_less(current, future):
                 del self._logs[partition], self._held[self.directory_of(current)][partition]
                 self._put_aside(current)
@@ -366,10 +367,10 @@ class Logs:
         self._remove(log)
         return True
 
-    def set_aside(self, partition: TopicPartition) -> str | None:
+    def set_aside(self, partition: TopicPartition, reason: str) -> None:
         """Rename a log of a former topic of that name as stray, and keep its records.
 
-        It is not read or removed any more. Returns its new path; None if it was empty.
+        It is not read or removed any more. An empty one is deleted.
 
         Raises:
             StorageError: an I/O error.
@@ -379,9 +380,8 @@ class Logs:
         log = self._logs.pop(partition)
         path = self.directory_of(log)
         del self._held[path][partition]
-        self._put_aside(log)
+        self._put_aside(log, reason)
         self._soon(path)
-        return log.directory if log.leo else None
 
     def remove_from_checkpoints(
         self, partitions: Sequence[TopicPartition], done: Callable[[], None]

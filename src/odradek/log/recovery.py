@@ -17,6 +17,8 @@
     batch before what is read has another leader epoch than their file says, all is read: the log
     was truncated, a power failure has undone that, and the file was already replaced.
 4.  A log that ends below its checkpointed log start offset is emptied and begins there.
+    After a clean shutdown neither happens to what has a valid checksum: damage in front of whole
+    batches, and such a log start offset, are not from a crash, and the broker does not start.
 5.  Leader epochs are truncated to the end of the log; if their file is damaged or missing they
     are rebuilt from all batches. Producer state comes from the newest snapshot at or below the
     end and the batches after it. The high watermark is the checkpointed one, within the log.
@@ -26,7 +28,8 @@ tail of the last segment and small files that are not empty are read.
 
 Segments with messages of formats v0 and v1 are converted before all this (`odradek.log.upgrade`).
 
-`loading` is a generator: it yields after a little work, and returns the log.
+`loading` is a generator: it yields after a little work, and returns the log. What is not in the log
+any more is reported to `LogHost.cut`.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -36,7 +39,7 @@ from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
 from odradek.log.deletion import drop_end, remove_snapshots, snapshot_offset
-from odradek.log.disk import Data, DirectoryEntry, Disk
+from odradek.log.disk import DirectoryEntry, Disk
 from odradek.log.index.transactions import CorruptTransactionIndexError
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import Log
@@ -49,11 +52,13 @@ from odradek.log.producer_replay import (
     replay,
     write_snapshot,
 )
+from odradek.log.producer_state import NO_OFFSET
+from odradek.log.repair.cuts import CutKind, LogCut
+from odradek.log.repair.damage import good_batches, refusing_to_cut, why_invalid
 from odradek.log.segment import (
     DELETED,
     INDEX,
     LOG,
-    RELATIVE_OFFSET_MAX,
     SEGMENT_SUFFIXES,
     SNAPSHOT,
     TIME_INDEX,
@@ -62,21 +67,17 @@ from odradek.log.segment import (
     segment_stem,
 )
 from odradek.log.upgrade import end_offset, first_old_message, upgrading
+from odradek.model.errors import StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
-    HEADER_BYTES,
     BatchHeader,
     CorruptBatchError,
-    has_valid_crc,
-    iter_batches,
-    read_header,
 )
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 # A snapshot without producers: version, checksum, count.
 EMPTY_SNAPSHOT_BYTES: Final = 10
-CHUNK_BYTES: Final = 1 << 20
 
 Loading = Generator[None, None, Log]
 
@@ -103,7 +104,8 @@ def loading(
     """Load an existing log.
 
     Raises:
-        StartupError: a malformed file, or damage in a segment of an old format.
+        StartupError: a malformed file, damage in a segment of an old format, or damage that has
+            whole batches behind it after a clean shutdown.
         StorageError: an I/O error.
     """
     log = Log(partition, directory, config, host)
@@ -111,7 +113,7 @@ def loading(
     entries = _settle_transit(disk, directory, disk.list(directory))
     files = {entry.name: entry for entry in entries if not entry.is_dir}
     log.topic_id = _topic_id(disk, directory, files)
-    yield from _find_segments(log, files, checkpointed.format_2_below, clean=clean)
+    yield from _find_segments(log, files, checkpointed, clean=clean)
     if not log.segments:
         log.open_segment(checkpointed.log_start_offset)
     log.activate_last()
@@ -119,23 +121,21 @@ def loading(
     yield from _check_indexes(log, sound, files)
     intact = _read_epochs(log, files)
     log.log_start_offset = max(checkpointed.log_start_offset, log.segments[0].base_offset)
+    is_whole, was_cut = clean, False
     damaged = _first_damaged(log, sound, files, ends_here=clean)
     if damaged is not None:
         # Written since its last flush or close: recovered as after a crash, from there on.
-        start = damaged if clean else min(damaged, checkpointed.recovery_point)
-        clean, checkpointed = False, checkpointed._replace(recovery_point=start)
+        if clean:
+            yield from refusing_to_cut(log.segments_from(damaged))
+        clean, checkpointed = False, _recovered_from(checkpointed, damaged, keeps_gaps=clean)
     if not clean:
-        yield from _recover(
-            log,
-            checkpointed.recovery_point,
-            checkpointed.first_dirty_offset,
-            files,
-            has_epochs=intact,
-        )
+        was_cut = yield from _recover(log, checkpointed, files, has_epochs=intact)
         log.producers_end = log.leo
         log.doubt_what_is_durable()
     if log.leo < log.log_start_offset:
-        log.truncate_fully_and_start_at(log.log_start_offset)
+        _begin_at_log_start(log, is_whole=is_whole)
+    elif not was_cut:
+        _report_missing(log, checkpointed.high_watermark)
     log.recovery_point = log.leo if clean else min(checkpointed.recovery_point, log.leo)
     log.activate_last()
     log.update_config(config)
@@ -148,6 +148,52 @@ def loading(
     log.set_high_watermark(checkpointed.high_watermark)
     log.rest()
     return log
+
+
+def _recovered_from(checkpointed: Checkpointed, offset: int, *, keeps_gaps: bool) -> Checkpointed:
+    if keeps_gaps:
+        return checkpointed._replace(recovery_point=offset, first_dirty_offset=NEVER)
+    return checkpointed._replace(recovery_point=min(offset, checkpointed.recovery_point))
+
+
+def _report_missing(log: Log, high_watermark: int) -> None:
+    if log.leo < high_watermark:
+        reason = "a crash, or somebody, removed them: the log ends below its high watermark"
+        span = log.leo, high_watermark
+        _report(log, CutKind.MISSING, high_watermark, reason, span=span)
+
+
+def _begin_at_log_start(log: Log, *, is_whole: bool) -> None:
+    """Empty a log that ends below its log start offset."""
+    start, size_bytes = log.log_start_offset, log.size_bytes
+    if is_whole and size_bytes:
+        raise StartupError(
+            f"{log.directory} ends at offset {log.leo}, and log-start-offset-checkpoint beside it "
+            f"says that all records below {start} were deleted: after a clean shutdown one of them "
+            f"is from another time. Restore the latest copy of the directory, or move it away; or "
+            f"keep its records: remove its line from that file, and lower the count in line 2"
+        )
+    reason = f"the log ends below its log start offset {start}: these records were deleted before"
+    span = log.segments[0].base_offset, log.leo
+    log.truncate_fully_and_start_at(start)
+    if size_bytes:
+        _report(log, CutKind.LOG_START, NO_OFFSET, reason, size_bytes=size_bytes, span=span)
+
+
+def _report(
+    log: Log,
+    kind: CutKind,
+    high_watermark: int,
+    reason: str,
+    *,
+    size_bytes: int = 0,
+    span: tuple[int, int | None] | None = None,
+) -> None:
+    """Report what was cut; without `span`, from the end of the log on."""
+    begin, end = span or (log.leo, None)
+    log.host.cut(
+        LogCut(log.partition, kind, log.directory, begin, end, size_bytes, high_watermark, reason)
+    )
 
 
 # ---------------------------------------------------------------------- files and their names
@@ -214,9 +260,10 @@ def _topic_id(disk: Disk, directory: str, files: dict[str, DirectoryEntry]) -> b
 
 
 def _find_segments(
-    log: Log, files: dict[str, DirectoryEntry], format_2_below: int, *, clean: bool
+    log: Log, files: dict[str, DirectoryEntry], checkpointed: Checkpointed, *, clean: bool
 ) -> Generator[None, None, None]:
     disk, directory = log.host.disk, log.directory
+    format_2_below = checkpointed.format_2_below
     names = [name for name in files if _offset(name, *SEGMENT_SUFFIXES) is not None]
     logs = [name for name in names if name.endswith(LOG)]
     for name, following in zip_longest(logs, logs[1:]):
@@ -227,10 +274,19 @@ def _find_segments(
         if following is None or int(following.removesuffix(LOG)) > format_2_below:
             old_at = yield from first_old_message(segment, files, known_below=format_2_below)
             if old_at is not None:
-                torn = not clean and following is None
-                segment = yield from upgrading(
-                    segment, directory, files, old_at=old_at, may_be_torn=torn
+                may_be_torn = not clean and following is None
+                segment, torn = yield from upgrading(
+                    segment, directory, files, old_at=old_at, may_be_torn=may_be_torn
                 )
+                if torn is not None:
+                    _report(
+                        log,
+                        CutKind.DAMAGE,
+                        checkpointed.high_watermark,
+                        torn.reason,
+                        size_bytes=torn.size_bytes,
+                        span=(end_offset(segment), None),
+                    )
         log.segments.append(segment)
         yield
     for name in names:
@@ -284,17 +340,20 @@ def _first_damaged(
 
 def _recover(
     log: Log,
-    recovery_point: int,
-    first_dirty_offset: int,
+    checkpointed: Checkpointed,
     files: dict[str, DirectoryEntry],
     *,
     has_epochs: bool,
-) -> Iterator[None]:
+) -> Generator[None, None, bool]:
     """Read everything from the recovery point on; truncate at the first invalid batch.
+
+    Returns whether anything was removed.
 
     Compaction leaves gaps between segments, which stay when the topic is no longer compacted.
     `has_epochs`: the file of the leader epochs was there, and whole.
     """
+    recovery_point = checkpointed.recovery_point
+    first_dirty_offset = checkpointed.first_dirty_offset
     suspect = log.segments_from(recovery_point)
     sizes = [segment.size for segment in suspect]
     snapshots = _snapshots(files)
@@ -303,8 +362,8 @@ def _recover(
     if has_epochs and not _has_its_epochs(log, suspect[0], first):
         suspect[0].size = sizes[0]
         begin = log.segments[0].base_offset
-        yield from _recover(log, begin, first_dirty_offset, files, has_epochs=True)
-        return
+        again = checkpointed._replace(recovery_point=begin)
+        return (yield from _recover(log, again, files, has_epochs=True))
     remove_snapshots(log, above=first, among=snapshots)
     # Later epochs in the file may be missing in the log, or the other way round.
     log.epochs.truncate_from_end(first)
@@ -316,21 +375,37 @@ def _recover(
             if segment.base_offset != log.leo and not (
                 may_begin_later and segment.base_offset > log.leo
             ):
+                reason, size_bytes = f"the next segment is {segment.stem}{LOG}", sum(sizes[index:])
+                high_watermark = checkpointed.high_watermark
+                _report(log, CutKind.GAP, high_watermark, reason, size_bytes=size_bytes)
                 _drop(log, suspect[index:])
-                return
+                return True
             log.leo = segment.base_offset
             write_snapshot(log)
             _begin_again(segment)
         yield from _recover_segment(log, segment, whole)
         if segment.size < whole:
+            _report_damage(log, segment, whole, sum(sizes[index + 1 :]), checkpointed)
             _drop(log, suspect[index + 1 :])
             segment.file.truncate(segment.size)
             # Flushed at once: 1. The next roll puts this segment below the recovery point. 2. After
             # a power failure the truncated tail is back, where recovery no longer looks.
             log.host.disk.flush_now([segment.file])
-            return
+            return True
         if segment is not suspect[-1]:
             segment.finish()
+    return False
+
+
+def _report_damage(
+    log: Log, segment: Segment, whole: int, behind: int, checkpointed: Checkpointed
+) -> None:
+    """Report that a segment of `whole` bytes ends at its present size, with `behind` behind it."""
+    position = segment.size
+    why = why_invalid(segment, position, whole, log.leo)
+    reason = f"at position {position} of {segment.stem}{LOG} {why}"
+    size_bytes = whole - position + behind
+    _report(log, CutKind.DAMAGE, checkpointed.high_watermark, reason, size_bytes=size_bytes)
 
 
 def _resume(
@@ -405,7 +480,7 @@ def _producers_before(log: Log, offset: int, snapshots: Sequence[int]) -> Iterat
 def _recover_segment(log: Log, segment: Segment, size: int) -> Iterator[None]:
     """Read a segment of that size from its present end on."""
     interval = log.config.index_interval_bytes
-    for position, header, batch in _good_batches(segment, size, log.leo):
+    for position, header, batch in good_batches(segment, segment.size, size, log.leo):
         segment.appended(position, header, header.last_offset, interval)
         if header.leader_epoch > log.epochs.latest_epoch:
             log.assign_epoch(header.leader_epoch, header.base_offset)
@@ -414,37 +489,6 @@ def _recover_segment(log: Log, segment: Segment, size: int) -> Iterator[None]:
         log.leo = header.next_offset
         yield
     segment.file.rest()
-
-
-def _good_batches(
-    segment: Segment, size: int, next_offset: int
-) -> Iterator[tuple[int, BatchHeader, Data]]:
-    """The batches of a segment from its present end on, up to the first invalid one."""
-    position = segment.size
-    length = CHUNK_BYTES
-    offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-    while position < size:
-        chunk = memoryview(segment.file.read_now(position, min(length, size - position)))
-        if len(chunk) < HEADER_BYTES:
-            return
-        end = 0
-        try:
-            for at, header in iter_batches(chunk):
-                if not (
-                    next_offset <= header.base_offset <= header.last_offset <= offset_max
-                    and has_valid_crc(chunk, at, header)
-                ):
-                    return
-                end = at + header.size_bytes
-                next_offset = header.next_offset
-                yield position + at, header, chunk[at:end]
-        except CorruptBatchError:
-            return
-        # A batch larger than one read: read again with enough room.
-        length = CHUNK_BYTES if end else read_header(chunk).size_bytes
-        if not end and position + length > size:
-            return
-        position += end
 
 
 def _drop(log: Log, segments: Sequence[Segment]) -> None:

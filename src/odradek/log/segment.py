@@ -317,14 +317,21 @@ class Segment:
         """Read headers after the last index entry of the active segment. Returns the end offset.
 
         With `until`, the segment ends where a batch ends with that offset.
+
+        Raises:
+            CorruptBatchError: a batch is damaged or incomplete.
         """
         offset_index, time_index = self.indexes()
         last = time_index.last()
         self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset + (last.offset if last else 0)
-        next_offset = self.base_offset
+        next_offset, offset_max = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         start = offset_index.last_position()
         for position, header in self.walk(start):
+            if position + header.size_bytes > self.size:
+                raise CorruptBatchError(f"{self.file.path}: an incomplete batch at {position}")
+            if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
+                raise CorruptBatchError(f"{self.file.path}: wrong offsets at {position}")
             next_offset = header.next_offset
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp

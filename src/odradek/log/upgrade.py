@@ -18,7 +18,7 @@ end of the log, as in recovery. Anywhere else the broker does not start: what fo
 import logging
 from collections.abc import Generator
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from odradek.log.disk import DirectoryEntry
@@ -46,6 +46,13 @@ CHUNK_BYTES: Final = 256 << 10
 UNFINISHED: Final = ".cleaned"  # a suffix of files that are removed at the next start
 _HEAD: Final = Struct(">qiIb")  # offset, size, CRC-32, magic
 _LENGTH_MAGIC: Final = Struct(">i4xb").unpack_from
+
+
+class TornEnd(NamedTuple):
+    """The end of a log after a crash that could not be converted."""
+
+    size_bytes: int
+    reason: str
 
 
 def first_old_message(
@@ -134,10 +141,10 @@ def upgrading(
     *,
     old_at: int = 0,
     may_be_torn: bool,
-) -> Generator[None, None, Segment]:
+) -> Generator[None, None, tuple[Segment, TornEnd | None]]:
     """Convert a segment; its indexes are removed from the directory and from `files`.
 
-    What is before `old_at` is copied as it is.
+    What is before `old_at` is copied as it is. Returns the new segment, and what was cut.
 
     Raises:
         StartupError: damage that is not the torn end of the log.
@@ -150,6 +157,7 @@ def upgrading(
         new.write(position, (bytes(old.read_now(position, length)),))
         yield
     read = written = old_at
+    torn = None
     while read < segment.size:
         part = _part(segment, read)
         if part.batches:
@@ -157,7 +165,7 @@ def upgrading(
         read += part.taken
         written += len(part.batches)
         if part.error is not None or not part.taken:
-            _refuse_or_cut(segment, read, part, may_be_torn=may_be_torn)
+            torn = _refuse_or_cut(segment, read, part, may_be_torn=may_be_torn)
             break
         yield
     disk.flush_now([new])
@@ -169,12 +177,15 @@ def upgrading(
             disk.unlink(f"{directory}/{name}")
     disk.rename(old.path + UNFINISHED, old.path)
     log.info("%s was converted to record format v2: %d bytes, %d before", old.path, written, read)
-    return Segment.existing(
+    converted = Segment.existing(
         disk, directory, segment.base_offset, size=written, mtime_ms=segment.created_ms
     )
+    return converted, torn
 
 
-def _refuse_or_cut(segment: Segment, position: int, part: Upgraded, *, may_be_torn: bool) -> None:
+def _refuse_or_cut(
+    segment: Segment, position: int, part: Upgraded, *, may_be_torn: bool
+) -> TornEnd:
     path = segment.file.path
     reason = "an incomplete message" if part.error is None else str(part.error)
     if not may_be_torn:
@@ -182,7 +193,7 @@ def _refuse_or_cut(segment: Segment, position: int, part: Upgraded, *, may_be_to
             f"{path} has messages of a format before Kafka 0.11 and is damaged at position "
             f"{position}: {reason}. Restore the file, or move its directory away"
         )
-    log.warning("%s: %d bytes are cut: %s", path, segment.size - position, reason)
+    return TornEnd(segment.size - position, f"at position {position}: {reason}")
 
 
 def _part(segment: Segment, position: int) -> Upgraded:

@@ -136,6 +136,14 @@ LABELLED_COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Connections closed.",
         ("listener", "networkProcessor"),
     ),
+    "odradek_log_cuts": (
+        "How often records left a log, but not by retention or DeleteRecords, since the start.",
+        ("kind",),
+    ),
+    "odradek_log_cut_bytes": (
+        "Bytes that left a log, but not by retention or DeleteRecords, since the start.",
+        ("kind",),
+    ),
 }
 
 SUMMARIES: Final[Mapping[str, str]] = {

@@ -21,6 +21,7 @@ from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.commands import Caller
+from odradek.plan.examination import is_never_offered
 from odradek.plan.facts import (
     DISK_PERCENT,
     PATIENCE_MS,
@@ -164,13 +165,15 @@ async def _options(
 
 
 class Reported(NamedTuple):
-    """Reports that only Odradek brokers make, and the limits that the caller sets."""
+    """Reports that only Odradek brokers make, and the caller's limits: fields of `ClusterFacts`."""
 
     caller: Caller
     reports: Mapping[int, Report] = {}  # `broker`, by broker
     coordinated: Sequence[Report] = ()  # `groups`, of all brokers
     journal: Sequence[Entry] = ()
     answers_at: Mapping[int, str] = {}
+    unreported: Mapping[int, str] = {}  # brokers without reports, and why
+    foreign: Sequence[int] = ()  # brokers that offer none
     patience_ms: int = PATIENCE_MS
     disk_percent: float = DISK_PERCENT
 
@@ -187,6 +190,7 @@ async def facts_of(
     picture = await picture_of(cluster, sizes=False)
     state = await admin.describe_cluster(cluster)
     unknown: dict[str, str] = {}
+    unavailable: dict[str, str] = {}
 
     async def attempt(kind: str, asked: Awaitable[object]) -> object | None:
         try:
@@ -195,7 +199,7 @@ async def facts_of(
         except TimeoutError:
             unknown[kind] = f"no answer within {_ATTEMPT_S:.0f} s"
         except (OdradekError, ConnectionError) as error:
-            unknown[kind] = str(error)
+            (unavailable if is_never_offered(error) else unknown)[kind] = str(error)
         return None
 
     unreachable = await _unreachable(cluster, [node.id for node in state.nodes])
@@ -216,13 +220,11 @@ async def facts_of(
     broker_throttles, topic_throttles = throttles if isinstance(throttles, tuple) else ({}, {})
     return ClusterFacts(
         picture=picture,
-        caller=reported.caller,
         addresses={
             node.id: Address(node.host, node.port, await resolving(node.host, node.port))
             for node in state.nodes
         },
         unreachable=unreachable,
-        answers_at=reported.answers_at,
         broker_throttles=broker_throttles,
         topic_throttles=topic_throttles,
         moves=moves,
@@ -232,11 +234,8 @@ async def facts_of(
         newest_timestamps=newest if isinstance(newest, dict) else {},
         wall_ms=wall_ms,
         unknown=unknown,
-        reports=reported.reports,
-        coordinated=reported.coordinated,
-        journal=reported.journal,
-        patience_ms=reported.patience_ms,
-        disk_percent=reported.disk_percent,
+        unavailable=unavailable,
+        **reported._asdict(),
     )
 
 

@@ -1,6 +1,6 @@
 """What is wrong with a cluster now, why and since when, and what to do. Pure rules on facts.
 
-    here, and in `doctor_brokers` and `doctor_clients`:
+    here, and in `rules.brokers`, `rules.clients` and `rules.errors`:
 
     offline             a partition without a leader: clients can neither write nor read
     replication-factor  fewer replicas than min.insync.replicas: acks=all can never succeed
@@ -14,12 +14,14 @@
     same-rack           replicas of a partition share a rack though there are others
 
     crashed, unreachable, advertised, unresolvable, log-dir, disk, cleaner, unknown-option,
-    in-the-clear, certificate, refused, controller                         of single brokers
+    in-the-clear, certificate, refused, controller, cut, set-aside         of single brokers
 
     hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 
+    transactional-id, instance-id, group-protocol, no-topic, quota     errors of clients, counted
+
 Findings are sorted by severity. Facts that could not be collected are not findings:
-`unknown` has the rules that were skipped, and why.
+`odradek.plan.examination` has what was not examined, and why.
 """
 
 from collections import defaultdict
@@ -31,10 +33,11 @@ from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.placement.balance import leader_imbalance
 from odradek.plan.commands import SHOWN, brokers
-from odradek.plan.doctor_brokers import BROKER_RULES
-from odradek.plan.doctor_clients import CLIENT_RULES
+from odradek.plan.examination import Examination, examination
 from odradek.plan.facts import ClusterFacts, Finding, Severity, named
-from odradek.plan.fetch_problems import Problems, by_problem
+from odradek.plan.rules.brokers import BROKER_RULES
+from odradek.plan.rules.clients import CLIENT_RULES
+from odradek.plan.rules.errors import ERROR_RULES
 
 IMBALANCE_PERCENT: Final = 10
 _MiB: Final = 1 << 20
@@ -44,6 +47,11 @@ def diagnose(facts: ClusterFacts) -> list[Finding]:
     """All findings, the worst first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     return sorted(found, key=lambda f: (f.severity, f.kind, f.subject))
+
+
+def examine(facts: ClusterFacts) -> Examination:
+    """All findings, and what was not examined."""
+    return examination(facts, diagnose(facts))
 
 
 # -------------------------------------------------------------------------------------- replicas
@@ -75,24 +83,9 @@ def _availability(facts: ClusterFacts) -> Iterator[Finding]:
             behind[tuple(sorted(missing))].append(partition)
     yield from (_offline(facts, away, found) for away, found in offline.items())
     yield from _impossible(facts, impossible)
-    yield from (
-        _under_min(facts, lacking, found, problems)
-        for lacking, found, problems in _by_problem(facts, under_min)
-    )
+    yield from (_under_min(facts, lacking, found) for lacking, found in under_min.items())
     yield from (_under_replicated(facts, away, found) for away, found in under.items())
-    yield from (
-        _behind(facts, lacking, found, problems)
-        for lacking, found, problems in _by_problem(facts, behind)
-    )
-
-
-def _by_problem(
-    facts: ClusterFacts, groups: _Away
-) -> Iterator[tuple[Sequence[int], Sequence[TopicPartition], Problems]]:
-    for lacking, found in groups.items():
-        leaders = {partition: facts.picture.partitions[partition].leader for partition in found}
-        for problems, partitions in by_problem(facts.reports, leaders, lacking).items():
-            yield lacking, partitions, problems
+    yield from (_behind(facts, lacking, found) for lacking, found in behind.items())
 
 
 def _offline(
@@ -140,19 +133,16 @@ def _impossible(facts: ClusterFacts, partitions: Sequence[TopicPartition]) -> It
 
 
 def _under_min(
-    facts: ClusterFacts,
-    lacking: Sequence[int],
-    partitions: Sequence[TopicPartition],
-    problems: Problems,
+    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
 ) -> Finding:
     away = [broker for broker in lacking if broker not in facts.picture.racks]
-    reason = facts.away(away) or _lagging(facts, lacking, problems)
+    reason = facts.away(away) or _lagging(facts, lacking)
     return Finding(
         Severity.CRITICAL,
         "under-min-isr",
         named(partitions),
         f"fewer replicas are in sync than min.insync.replicas, so acks=all is refused: {reason}",
-        facts.caller.bring_all_back(away) or _look(facts, lacking, partitions, problems),
+        facts.caller.bring_all_back(away) or _look(facts, lacking, partitions),
     )
 
 
@@ -173,21 +163,18 @@ def _under_replicated(
 
 
 def _behind(
-    facts: ClusterFacts,
-    lacking: Sequence[int],
-    partitions: Sequence[TopicPartition],
-    problems: Problems,
+    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
 ) -> Finding:
     return Finding(
         Severity.WARNING,
         "under-replicated",
         named(partitions),
-        _lagging(facts, lacking, problems),
-        _look(facts, lacking, partitions, problems),
+        _lagging(facts, lacking),
+        _look(facts, lacking, partitions),
     )
 
 
-def _lagging(facts: ClusterFacts, lacking: Sequence[int], problems: Problems) -> str:
+def _lagging(facts: ClusterFacts, lacking: Sequence[int]) -> str:
     """Why replicas on registered brokers are not in sync."""
     failed = [b for b in lacking if any(d["is_offline"] for d in _directories(facts, b))]
     if failed:
@@ -195,9 +182,6 @@ def _lagging(facts: ClusterFacts, lacking: Sequence[int], problems: Problems) ->
     paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
     if paused:
         return f"the process of {brokers(paused)} is paused (SIGSTOP)"
-    if problems:
-        said = "; ".join(problem.said(facts.since(problem.since_ms)) for problem in problems)
-        return f"the replicas on {brokers(lacking)} are not in sync: {said}"
     return (
         f"the replicas on {brokers(lacking)} are not in sync: they are copying what they missed, "
         "or fetch more slowly than is written, or are throttled"
@@ -210,16 +194,11 @@ def _directories(facts: ClusterFacts, broker: int) -> Sequence[dict[str, object]
 
 
 def _look(
-    facts: ClusterFacts,
-    lacking: Sequence[int],
-    partitions: Sequence[TopicPartition],
-    problems: Problems,
+    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
 ) -> Sentence:
     paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
     if paused:
         return facts.caller.bring_all_back(paused)
-    if problems:
-        return joined(problem.fix(facts.caller) for problem in problems)
     first = min(partitions)
     return sentence(
         "it ends by itself when they have caught up; how far they are: ",
@@ -435,4 +414,5 @@ _RULES: Final = (
     _stuck,
     *BROKER_RULES,
     *CLIENT_RULES,
+    *ERROR_RULES,
 )

@@ -17,6 +17,7 @@ from odradek.plan.commands import Caller, clock, some
 
 PATIENCE_MS: Final = 60_000
 DISK_PERCENT: Final = 90.0
+RECENT_MS: Final = 3_600_000  # refusals, errors and decisions that are older are ignored
 CERTIFICATE_MS: Final = 30 * 86_400_000  # certificates are reported so long before they expire
 
 Report = Mapping[str, Any]
@@ -39,6 +40,7 @@ class Finding(NamedTuple):
     subject: str
     why: str
     fix: Sentence  # a command, or what to do
+    broker: int | None = None  # the one whose report it is of; None: it is of no single broker
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON: `fix` as text, and each of its commands as words and as text."""
@@ -97,7 +99,7 @@ class OpenProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """The facts of a cluster; `unknown` has the reasons for missing ones, by kind."""
+    """The facts of a cluster. Missing ones are named by area (`odradek.plan.examination`)."""
 
     picture: ClusterPicture
     caller: Caller = field(default_factory=Caller)
@@ -118,7 +120,10 @@ class ClusterFacts:
     # The largest timestamp of each partition of topics with retention by time.
     newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
     wall_ms: WallMs = WallMs(0)
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)  # what could not be had, and why
+    unavailable: Mapping[str, str] = field(default_factory=dict)  # what is never offered, and why
+    unreported: Mapping[int, str] = field(default_factory=dict)  # brokers without reports, and why
+    foreign: Sequence[int] = ()  # brokers that offer no reports
     # Reports of Odradek brokers only.
     # `broker` reports by broker id, and the `groups` reports of all brokers.
     reports: Mapping[int, Report] = field(default_factory=dict)

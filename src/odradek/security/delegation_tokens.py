@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.errors import ErrorCode
+from odradek.security.sasl.salt import salt_of
 from odradek.security.sasl.scram import ITERATIONS_MIN, SCRAM_HASHES, StoredCredential, derive
 
 _HMAC: Final = "sha512"
-_SALT_BYTES: Final = 16
 _USER: Final = "User:"
 
 
@@ -76,7 +76,7 @@ def scram_credential(secret: str, mechanism: str, token_id: str) -> StoredCreden
 
     The salt is derived, so that it is the same on all brokers and at every login.
     """
-    salt = hmac_of(secret, f"salt of {token_id}")[:_SALT_BYTES]
+    salt = salt_of(hmac_of(secret, f"salt of {token_id}"))
     password = password_of(hmac_of(secret, token_id)).encode()
     salted = hashlib.pbkdf2_hmac(SCRAM_HASHES[mechanism], password, salt, ITERATIONS_MIN)
     return derive(mechanism, salt, salted, ITERATIONS_MIN)

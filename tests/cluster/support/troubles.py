@@ -76,7 +76,8 @@ class Asked:
     def findings(self, kind: str, *options: object) -> list[Finding]:
         """What the doctor finds of a kind."""
         reported = json.loads(odradek("doctor", *self.where, "--json", *options, fails=True))
-        return [Finding(**f) for f in reported["findings"] if f["kind"] == kind]
+        found = (f for f in reported["findings"] if f["kind"] == kind)
+        return [Finding(*(f[name] for name in Finding._fields)) for f in found]
 
     def why(self, *about: object) -> list[str]:
         """The sentences of `why`, without the decisions at the end."""

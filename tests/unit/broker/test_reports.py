@@ -2,11 +2,17 @@
 
 import asyncio
 import json
+import logging
 
 from tests.unit.broker.live import BEFORE_TOPIC_IDS, fetch, play, produce
 
-from odradek.broker.incidents import REFUSALS_MAX, Incidents
+from odradek.broker.incidents import CUTS_MAX, REFUSALS_MAX, CutRecords, Incidents
 from odradek.broker.reports import sample_disks
+from odradek.log.checkpoints import RECOVERY_POINT_FILE
+from odradek.log.directories import CLEAN_SHUTDOWN_FILE
+from odradek.log.repair.cuts import CutKind, LogCut
+from odradek.model.partition import TopicPartition
+from odradek.obs.exposition import text_pieces
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.describe_state import DescribeStateRequest, Field
 
@@ -128,3 +134,46 @@ def test_the_last_fetch_of_each_follower_is_reported():
         ]
 
     play(story)
+
+
+def test_what_a_log_lost_at_a_start_is_warned_of_counted_and_reported(caplog):
+    async def story(live):
+        await live.topic("t")
+        for _ in range(3):
+            live.append(b"a")
+        path = live.log().directory
+        segment = f"{path}/{0:020d}.log"
+        await live.broker.stop()
+        live.disk.unlink(f"{path.rpartition('/')[0]}/{CLEAN_SHUTDOWN_FILE}")
+        live.disk.unlink(f"{path.rpartition('/')[0]}/{RECOVERY_POINT_FILE}")
+        size = live.disk.file(segment).size()
+        live.disk.file(segment).write(2 * size // 3 + 30, (b"?",))
+        live.broker = live.make()
+        await live.start()
+
+        (cut,) = (await report(live, "broker"))["cuts"]
+        expected = {"topic": "t", "partition": 0, "kind": "damage", "path": path, "offset": 2}
+        expected |= {"end_offset": None, "bytes": size // 3, "high_watermark": 3}
+        assert expected.items() <= cut.items()
+        assert cut["has_committed"] is True
+        (line,) = [r for r in caplog.records if "t-0: the records from offset 2 on" in r.message]
+        assert line.levelno == logging.WARNING
+        assert f"({size // 3} bytes, {path})" in line.message
+        text = b"".join(text_pieces(live.broker.metrics)).decode()
+        assert 'odradek_log_cuts_total{kind="damage"} 1\n' in text
+        assert f'odradek_log_cut_bytes_total{{kind="damage"}} {size // 3}\n' in text
+        assert 'odradek_log_cuts_total{kind="gap"} 0\n' in text
+
+    play(story)
+
+
+def test_many_cuts_are_counted_and_the_newest_kept():
+    records = CutRecords(lambda: 5)
+    for offset in range(300):
+        records.note(
+            LogCut(TopicPartition("t", 0), CutKind.GAP, "/d/t-0", offset, offset + 2, 10, 0, "why")
+        )
+
+    assert (records.counts[CutKind.GAP], records.size_bytes[CutKind.GAP]) == (300, 3000)
+    assert [kept["offset"] for kept in records.as_json()] == list(range(300 - CUTS_MAX, 300))
+    assert records.as_json()[0]["span"] == "the records from offset 44 to 45"

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import logging
+import re
 
 import pytest
 from tests.unit.broker.live import play
@@ -149,6 +150,26 @@ def test_a_scram_user_is_made_changed_and_deleted(mechanism):
         assert await is_refused(live, mechanism, password="another")
 
     play(story, **OPTIONS)
+
+
+@pytest.mark.parametrize("mechanism", sorted(NUMBERS))
+def test_an_unknown_user_gets_the_same_salt_also_after_a_restart(mechanism):
+    salts = []
+
+    async def first(live):
+        peer = live.peer(PORT)
+        await peer.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
+        answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=b"n,,n=nobody,r=abc"), 2)
+        salts.append(re.search(rb",s=([^,]+)", bytes(answer.auth_bytes))[1])
+
+    async def story(live):
+        await first(live)
+        await first(live)
+        await live.restart()
+        await first(live)
+
+    play(story, **OPTIONS)
+    assert salts == [salts[0]] * 3
 
 
 def test_a_user_has_a_credential_for_each_mechanism():

@@ -8,7 +8,7 @@ from tests.unit.broker.live import play, produce
 from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.broker.incidents import REFUSALS_OF_A_CLIENT_MAX, Incidents, Lacks
 from odradek.explain.client import explain_client
-from odradek.explain.reports import Asked
+from odradek.explain.reports import NOT_OURS, Asked
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType
 from odradek.plan.commands import Caller, clock
 from odradek.plan.denied import lacking
@@ -86,7 +86,9 @@ def test_refusals_of_other_kinds_are_listed_too():
 def test_a_client_that_was_not_refused():
     (line,) = explained(refusal(), client_id="other")
 
-    assert line.startswith("no broker has refused a request of client other since ")
+    assert line.startswith(
+        "no broker has refused or throttled, or answered with an error, a request of "
+    )
 
 
 def test_a_report_of_an_older_broker_lacks_nothing():
@@ -142,3 +144,69 @@ def test_a_broker_reports_what_its_authorizer_has_refused():
         assert {(each["client_id"], each["host"]) for each in refusals} == {("app", "10.0.0.7")}
 
     play(story, authorizer_class_name=ACL_AUTHORIZER, super_users="User:ANONYMOUS")
+
+
+def counted(error, **changed):
+    return {
+        "api": "Metadata", "error": error, "client_id": "app", "host": "10.0.0.7", "topic": "",
+        "group": "", "instance_id": "", "transactional_id": "", "count": 1, "first_ms": NOW_MS,
+        "last_ms": NOW_MS, **changed,
+    }  # fmt: skip
+
+
+def explained_report(topics=(), silent=None, **report):
+    report = {"refusals": [], "began_ms": NOW_MS - 90_000, **report}
+    asked = Asked(CALLER, {} if silent else {1: {"broker": report}}, silent or {})
+    return [str(line) for line in explain_client(asked, "app", NOW_MS, topics)]
+
+
+def test_errors_of_all_apis_and_throttle_times_are_explained():
+    throttle = {
+        "client_id": "app", "host": "10.0.0.7", "option": "producer_byte_rate", "rate": 1000.0,
+        "user": "", "client": "app", "count": 1, "total_ms": 2_000, "first_ms": NOW_MS,
+        "last_ms": NOW_MS,
+    }  # fmt: skip
+    at = clock(NOW_MS, NOW_MS)
+
+    assert explained_report(
+        ["orders"],
+        errors=[
+            counted("UNKNOWN_TOPIC_OR_PARTITION", topic="ordres"),
+            counted("INCONSISTENT_GROUP_PROTOCOL", api="JoinGroup", group="g", client_id="other"),
+        ],
+        throttles=[throttle],
+    ) == [
+        (
+            "broker 1 answered Metadata of client app of 10.0.0.7 (topic ordres) with "
+            f"UNKNOWN_TOPIC_OR_PARTITION once at {at}"
+        ),
+        (
+            "there is no topic ordres: use orders if that is meant; or create it: kafka-topics "
+            "--bootstrap-server b:9 --create --topic ordres"
+        ),
+        (
+            f"broker 1 made client app of 10.0.0.7 wait once at {at}, in all 2.0 s: "
+            "producer_byte_rate is 1000 for client app"
+        ),
+        (
+            "if it is to have more: kafka-configs --bootstrap-server b:9 --alter --entity-type "
+            "clients --entity-name app --add-config producer_byte_rate=N"
+        ),
+    ]
+
+
+def test_a_refused_produce_is_told_once():
+    told = "Produce to t: MESSAGE_TOO_LARGE"
+    lines = explained_report(
+        refusals=[{**refusal(), "what": told, "lacks": None}],
+        errors=[counted("MESSAGE_TOO_LARGE", api="Produce", topic="t")],
+    )
+
+    assert len(lines) == 1
+    assert lines[0].endswith(told)
+
+
+def test_brokers_of_apache_kafka_report_no_refusals_and_that_is_said():
+    (line,) = explained_report(silent={0: NOT_OURS})
+
+    assert line.startswith("broker 0: not of Odradek, or older: refused requests")

@@ -1,6 +1,7 @@
 """`odradek why`: each problem is a sentence with its cause, its time and what to do."""
 
 import json
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -53,7 +54,7 @@ ELECTED = at(1, "LEADER_ELECTED", number=2, before={"isr": [1, 2]},
 
 def picture(
     *partitions, journal=(), brokers=(1, 2), percent=(2, 25), caller=None, directories=None,
-    isr_min=1, failing=None, **changed,
+    isr_min=1, **changed,
 ):  # fmt: skip
     state = {
         "controller_id": 1,
@@ -66,10 +67,7 @@ def picture(
         **changed,
     }
     caller = caller or Caller("b:9", local={1: "running", 2: "running"})
-    entry = {"leader": 1, "topic": None, "partition": None, "problem": failing,
-             "since_ms": GONE["at_ms"]}  # fmt: skip
-    problems = {2: [entry]} if failing else {}
-    return Picture(state, journal, NOW_MS, caller, directories or {}, isr_min, problems)
+    return Picture(state, journal, NOW_MS, caller, directories or {}, isr_min)
 
 
 ALL = (
@@ -134,15 +132,6 @@ CRASHED = Caller("b:9", ("--dir", "D"), {2: "crashed"}, {2: "/data: No space lef
                 HEAD + "broker 2 is registered again since 10:02:00; replica 2 is not in "
                 "sync yet: it leads again after it has caught up",
                 OUT + "it copies what it misses, and joins the ISR by itself",
-            ],
-        ),
-        (
-            picture(partition(isr=[1]), journal=[GONE, ELECTED, BACK], failing="no route"),
-            [
-                HEAD + "broker 2 is registered again since 10:02:00; replica 2 is not in "
-                "sync yet: it leads again after it has caught up",
-                OUT + "broker 2 cannot fetch from broker 1 since 10:01:00: no route; let broker 2 "
-                "reach broker 1 (network, firewall, listener): then it catches up by itself",
             ],
         ),
         (
@@ -361,6 +350,35 @@ def test_a_broker_is_explained(found, sentences):
     lines = texts(explain_broker(found, 2))
     end = lines.index("") if "" in lines else len(lines)
     assert lines[:end] == sentences
+
+
+def test_records_that_a_broker_lost_are_named_by_its_topic_and_by_itself():
+    lost = {
+        "at_ms": NOW_MS - 1_800_000, "topic": "t", "partition": 3,
+        "kind": "damage", "path": "/d/t-3",
+        "bytes": 340, "high_watermark": 9, "has_committed": True,
+        "span": "the records from offset 7 on", "why": "the checksum is wrong",
+    }  # fmt: skip
+    aside = {
+        **lost, "kind": "set-aside", "path": "/d/t-3.1-stray", "why": "another topic",
+        "span": "the records from offset 0 to 8",
+    }  # fmt: skip
+    found = replace(
+        picture(partition(leader=2)), cuts={1: [{**lost, "topic": "u"}], 2: [lost, aside]}
+    )
+    sentences = [
+        (
+            "t-3: at 10:00:00 broker 2 lost the records from offset 7 on (340 bytes): the checksum "
+            "is wrong; those below the high watermark 9 were committed"
+        ),
+        (
+            "t-3: at 10:00:00 broker 2 set its log aside as /d/t-3.1-stray, with the records from "
+            "offset 0 to 8 (340 bytes): another topic"
+        ),
+    ]
+    assert texts(explain_topic(found, "t"))[-2:] == sentences
+    assert texts(explain_topic(found, "t", 3))[-2:] == sentences
+    assert texts(explain_broker(found, 2))[-2:] == sentences
 
 
 def test_all_brokers_that_run_are_asked_and_their_answers_are_sorted(tmp_path, monkeypatch, capsys):

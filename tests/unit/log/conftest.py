@@ -29,13 +29,18 @@ class World:
         self.disk = SimulatedDisk(random.Random(5), self.call_later, wall_ms=lambda: self.now_ms)
         self.disk.mkdir("/data")
         self.failures = []
+        self.cuts = []
         self.config = LogConfig(index_interval_bytes=200)
         self.host = self.new_host()
         self.log: Log
 
     def new_host(self):
         return LogHost(
-            disk=self.disk, clock=self, call_later=self.call_later, failed=self.failures.append
+            disk=self.disk,
+            clock=self,
+            call_later=self.call_later,
+            failed=self.failures.append,
+            cut=self.cuts.append,
         )
 
     def wall_ms(self):

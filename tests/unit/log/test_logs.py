@@ -13,6 +13,7 @@ from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
 from odradek.log.logs import Logs
 from odradek.log.moving import MovingLogs
+from odradek.log.repair.cuts import CutKind
 from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
@@ -408,12 +409,16 @@ def with_history(world, directory="/a"):
 def test_a_log_that_is_set_aside_keeps_its_records_and_is_not_loaded_any_more(world, broker):
     broker.create(directory="/a")
     broker.append()
-    path = broker.logs.set_aside(T0)
+    broker.logs.set_aside(T0, "it is of another topic")
     world.pass_time(3_600_000)
+    (cut,) = world.cuts
+    path = cut.directory
 
     assert path == f"/a/{names_in(world, '/a')[0]}"
     assert path.startswith("/a/t-0.")
     assert path.endswith("-stray")
+    assert (cut.kind, cut.span) == (CutKind.SET_ASIDE, "the records from offset 0 to 0")
+    assert (cut.size_bytes, cut.reason) == (170, "it is of another topic")
     assert f"{0:020d}.log" in [entry.name for entry in world.disk.list(path) if entry.size]
     assert broker.logs.get(T0) is None
     assert broker.logs.held_in("/a") == []
@@ -427,8 +432,9 @@ def test_a_log_that_is_set_aside_keeps_its_records_and_is_not_loaded_any_more(wo
 
 def test_an_empty_log_is_deleted_and_not_set_aside(world, broker):
     broker.create(directory="/a")
-    assert broker.logs.set_aside(T0) is None
+    broker.logs.set_aside(T0, "it is of another topic")
     world.pass_time(61_000)
+    assert world.cuts == []
 
     assert names_in(world, "/a") == []
 
@@ -437,7 +443,7 @@ def test_one_name_may_be_set_aside_many_times(world, broker):
     for _ in range(3):
         broker.create(directory="/a")
         broker.append()
-        broker.logs.set_aside(T0)
+        broker.logs.set_aside(T0, "")
 
     assert len(names_in(world, "/a", "-stray")) == 3
 
@@ -446,7 +452,7 @@ def test_a_copy_is_removed_when_its_log_is_set_aside(world, broker):
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b")
-    broker.logs.set_aside(T0)
+    broker.logs.set_aside(T0, "")
     world.pass_time(61_000)
 
     assert broker.logs.futures == []
@@ -482,7 +488,7 @@ def test_a_new_log_has_no_checkpoint_of_the_former_one_whenever_the_broker_crash
         world.disk.crash_after(after)
         has_died = True
         try:
-            broker.logs.set_aside(T0)
+            broker.logs.set_aside(T0, "")
             dropped = []
             broker.logs.remove_from_checkpoints([T0], partial(dropped.append, True))
             world.pass_time(30)

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from odradek.obs.log_limit import LogLimit
+from odradek.obs.log_limit import LogLimit, of
 
 
 class Log:
@@ -65,3 +65,49 @@ def test_the_number_left_out_is_logged_at_the_end(log):
     log.limit.flush(ends=True)
 
     assert log.lines[-1] == "1 more lines like this in 0 s were left out: closed %d"
+
+
+def test_nobody_hides_what_is_about_somebody_or_something_else(log):
+    for number in range(400):
+        log.logger.info("%s may not read %s", "eve", f"x{number}", extra=of("eve", f"x{number}"))
+        log.logger.info("%s may not read %s", "eve", "x", extra=of("eve", "x"))
+    log.logger.info("%s may not read %s", "eve", "payroll", extra=of("eve", "payroll"))
+    log.logger.info("%s may not read %s", "alice", "x", extra=of("alice", "x"))
+
+    assert sum(line == "eve may not read x" for line in log.lines) == 3
+    assert len({line for line in log.lines if line.startswith("eve may not read x")}) == 401
+    assert log.lines[-2:] == ["eve may not read payroll", "alice may not read x"]
+
+
+def test_lines_of_another_level_are_not_hidden(log):
+    log.logger.setLevel(logging.DEBUG)
+    for _ in range(10):
+        log.logger.debug("%s is allowed or not", "alice")
+    log.logger.info("%s is allowed or not", "alice")
+
+    assert len(log.lines) == 4
+
+
+def test_what_is_left_out_is_counted_by_who_caused_it(log):
+    for who, count in (("eve", 10), ("alice", 5), ("bob", 3)):
+        for what in ("x", "y"):
+            for _ in range(count):
+                log.logger.info("%s may not read %s", who, what, extra=of(who, what))
+    written = len(log.lines)
+    log.limit.flush(ends=True)
+
+    assert log.lines[written:] == [
+        "14 more lines like this of eve in 0 s were left out: %s may not read %s",
+        "4 more lines like this of alice in 0 s were left out: %s may not read %s",
+    ]
+
+
+def test_what_is_counted_is_bounded_and_nothing_is_hidden_by_it(log):
+    for _ in range(4):
+        log.logger.info("%s", "before", extra=of("bob"))
+    for number in range(10_050):
+        log.logger.info("no %d", number, extra=of("eve", number))
+
+    written = [line for line in log.lines if line.startswith("no ")]
+    assert len(set(written)) == 10_050
+    assert "1 more lines like this of bob in 0 s were left out: before" in log.lines

@@ -78,7 +78,7 @@ def test_now_counts_what_is_missing():
     ]  # fmt: skip
     assert plain(view)["findings"][0] == {
         "severity": "critical", "kind": "offline", "subject": "t-0", "why": "no leader",
-        "fix": {"text": "odradek start 1", "commands": [START]},
+        "fix": {"text": "odradek start 1", "commands": [START]}, "broker": None,
     }  # fmt: skip
 
 

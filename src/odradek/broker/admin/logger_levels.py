@@ -1,17 +1,41 @@
 """The levels of this process's loggers, with Kafka's names for levels.
 
 TRACE, which Python does not have, is level 5. Loggers belong to the process: brokers in one process
-share their levels.
+share their levels. The audit log has Kafka's name; the other names of Kafka's are aliases of ours,
+so that a command of Kafka's documentation does what it says.
 """
 
 import logging
 from collections.abc import Mapping
 from typing import Final
 
+from odradek.broker.controller.journal import STATE_CHANGES
+from odradek.broker.serving.acl_authorizer import AUDIT_LOGGER
 from odradek.model.errors import ApiError, ErrorCode
 
 ROOT: Final = "root"
 _PREFIX: Final = "odradek"
+ALIASES: Final[Mapping[str, str]] = {
+    "kafka": _PREFIX,
+    "kafka.cluster.Partition": "odradek.broker.replication.roles",
+    "kafka.controller": "odradek.broker.controller",
+    "kafka.controller.ControllerChannelManager": "odradek.broker.controller.channels",
+    "kafka.controller.KafkaController": "odradek.broker.controller",
+    "kafka.coordinator.group.GroupCoordinator": "odradek.broker.coordinators.group_shell",
+    "kafka.coordinator.transaction.TransactionCoordinator": "odradek.broker.coordinators.txn_shell",
+    "kafka.coordinator.transaction.TransactionMarkerChannelManager": (
+        "odradek.broker.coordinators.txn_markers"
+    ),
+    "kafka.log.LogCleaner": "odradek.broker.storage.cleaner_shell",
+    "kafka.log.LogManager": "odradek.log.logs",
+    "kafka.network.RequestChannel$": "odradek.broker.serving.request_loop",
+    "kafka.request.logger": "odradek.broker.serving.request_loop",
+    "kafka.server.KafkaServer": "odradek.broker.server",
+    "kafka.server.ReplicaFetcherThread": "odradek.broker.replication.replica_fetcher",
+    "kafka.server.ReplicaManager": "odradek.broker.replication.replica_manager",
+    "kafka.zookeeper.ZooKeeperClient": "odradek.coord.zookeeper",
+    "state.change.logger": STATE_CHANGES,
+}
 _TRACE: Final = 5
 _LEVELS: Final[Mapping[str, int]] = {
     "FATAL": logging.CRITICAL,
@@ -24,7 +48,7 @@ _LEVELS: Final[Mapping[str, int]] = {
 
 
 class ProcessLoggers:
-    """Python's loggers of this package, and the root."""
+    """Python's loggers of this package, the audit log, Kafka's names for them, and the root."""
 
     def levels(self) -> Mapping[str, str]:
         """The effective level of each logger."""
@@ -62,11 +86,11 @@ class ProcessLoggers:
             for name in logging.root.manager.loggerDict
             if name == _PREFIX or name.startswith(f"{_PREFIX}.")
         )
-        return [ROOT, *ours]
+        return [ROOT, *ours, AUDIT_LOGGER, *ALIASES]
 
 
 def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(None if name == ROOT else name)
+    return logging.getLogger(None if name == ROOT else ALIASES.get(name, name))
 
 
 def _word(level: int) -> str:

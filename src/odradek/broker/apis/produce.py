@@ -55,6 +55,7 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
+from odradek.obs.log_limit import of
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
 from odradek.record.validate import (
@@ -208,6 +209,7 @@ class ProduceApi:
                 "closed %s:%d: a produce request with acks=0 failed, and has no response",
                 connection.peer_host,
                 connection.peer_port,
+                extra=of(connection.peer_host),
             )
             self._count_errors(call)
             connection.close()

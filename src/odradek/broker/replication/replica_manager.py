@@ -341,23 +341,14 @@ class ReplicaManager:
         # the power failed before the id was written.
         if found.topic_id is None and not (change.is_new and found.leo):
             return
-        was = found.directory
         try:
-            path = self._logs.set_aside(name)
+            self._logs.set_aside(
+                name,
+                f"it is of another topic of that name, with the id {_id_text(found.topic_id)}; "
+                f"this one has the id {_id_text(topic_id)}",
+            )
         except StorageError as error:
             self._logs.failed(error)
-            return
-        if path is not None:
-            log.warning(
-                "%s: the log in %s is of another topic of that name, with the id %s; this one has "
-                "the id %s. It is set aside as %s. It is no longer read or deleted: delete it when "
-                "its records are not needed any more",
-                name,
-                was,
-                _id_text(found.topic_id),
-                _id_text(topic_id),
-                path,
-            )
 
     def _is_replaced(self, change: LeaderAndIsrPartition) -> bool:
         """Whether it names a topic id that a newer topic of the same name has replaced."""

@@ -12,6 +12,7 @@ from typing import Final
 from odradek.broker.incidents import Incidents, Lacks
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType, words
+from odradek.obs.log_limit import of
 from odradek.security.acls import AclDecision, AclRule, Acls, AclSettings, Requester
 from odradek.wire.api_keys import APIS
 
@@ -144,17 +145,20 @@ def _log(
     allowed: bool,
 ) -> None:
     api = APIS.get(session.api_key)
+    principal = _printable(session.principal)
+    request = session.api_key if api is None else api.name
     audit.log(
         level,
         "Principal = %s is %s Operation = %s from host = %s on resource = %s "
         "for request = %s with resourceRefCount = %d",
-        _printable(session.principal),
+        principal,
         "Allowed" if allowed else "Denied",
         words(operation),
         session.client_host,
         resource,
-        session.api_key if api is None else api.name,
+        request,
         count,
+        extra=of(principal, operation, session.client_host, resource, request),
     )
 
 

@@ -24,6 +24,7 @@ from odradek.model.errors import MalformedRequestError
 from odradek.net.connection import Connection, FrameHandler
 from odradek.net.mute import Mute
 from odradek.net.unauthenticated import Unauthenticated
+from odradek.obs.log_limit import of
 from odradek.security.sasl.exchange import (
     AnswerError,
     AnswerHandshake,
@@ -221,7 +222,9 @@ class Authentication:
 
     def _log(self, connection: Connection, reason: str) -> None:
         self._note_refusal(connection, reason)
-        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+        host, port = connection.peer_host, connection.peer_port
+        # The reason names the user: guesses for one user do not hide those for another.
+        log.warning("closed %s:%d: %s", host, port, reason, extra=of(host, reason))
 
     def _count(
         self, connection: Connection, effect: Effect, *, is_again: bool, api_version: int

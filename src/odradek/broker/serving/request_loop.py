@@ -31,6 +31,7 @@ from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.mute import Mute
 from odradek.net.turns import Turns
+from odradek.obs.log_limit import of
 from odradek.obs.metrics import RequestMetrics
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
 from odradek.wire.codec import (
@@ -157,11 +158,13 @@ class RequestLoop:
         """Log and count a malformed request; the connection is closed."""
         self._metrics.malformed += 1
         self.note_refusal(connection, reason)
-        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+        host = connection.peer_host
+        log.warning("closed %s:%d: %s", host, connection.peer_port, reason, extra=of(host))
 
     def broke_off(self, connection: Connection, reason: str) -> None:
         """Log why a client gets no complete response."""
-        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+        host = connection.peer_host
+        log.warning("closed %s:%d: %s", host, connection.peer_port, reason, extra=of(host))
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
         # The first two bytes are the API key.

@@ -29,6 +29,7 @@ from odradek.net.connection import Connection
 from odradek.net.tls.context import ServerTls, TlsOptions, client_context, refusal, server_tls
 from odradek.net.tls.transport import Scratch, TlsTransport
 from odradek.net.unauthenticated import Unauthenticated
+from odradek.obs.log_limit import of
 from odradek.security.tls.certificate import incompatibility, read_certificate
 from odradek.security.tls.principal_mapping import PrincipalMapping
 from odradek.security.tls.stores import TlsError, key_store_of, trust_store_of
@@ -259,6 +260,7 @@ class TlsListeners:
             connection.peer_port,
             connection.listener,
             reason,
+            extra=of(connection.peer_host),
         )
 
     def _warn(self, listener: str, loaded: _TlsListener) -> None:

@@ -138,17 +138,22 @@ def tls_listeners_of(
 
 
 def open_sasl(
-    config: BrokerConfig, authentication: Authentication, server: Server, sources: SaslSources
+    config: BrokerConfig,
+    authentication: Authentication,
+    server: Server,
+    sources: SaslSources,
+    *,
+    decoy_secret: bytes,
 ) -> None:
     """Authenticate the connections of all SASL listeners.
+
+    `decoy_secret` is the cluster's, if a listener has SCRAM (`uses_scram`).
 
     Raises:
         StartupError: a listener's mechanisms cannot be used as they are configured.
     """
     if uses_sasl(protocol_between_brokers(config)):
         broker_login(config)
-    # Drawn here once, because the salt of an unknown user must not change from login to login.
-    decoy_secret = secrets.token_bytes()
     for point in config.listeners:
         if uses_sasl(point.security_protocol):
             rules = sasl_rules(config, point.listener, sources, decoy_secret)
@@ -168,6 +173,11 @@ def listeners_with(config: BrokerConfig, mechanism: str) -> list[str]:
         if uses_sasl(point.security_protocol)
         and mechanism in enabled_mechanisms(config, point.listener)
     ]
+
+
+def uses_scram(config: BrokerConfig) -> bool:
+    """Whether a client may log in by SCRAM on some listener."""
+    return any(listeners_with(config, mechanism) for mechanism in SCRAM_HASHES)
 
 
 def connector_of(

@@ -1,9 +1,10 @@
 """Options in the form in which parts of a broker take them, and options that prevent its start."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
+from odradek.broker.incidents import Incidents
 from odradek.broker.replication.replica_fetcher import FetchOptions
 from odradek.broker.serving.client_quotas import ClientQuotas
 from odradek.broker.serving.tls_listeners import TlsListeners
@@ -57,10 +58,17 @@ class CurrentControllerOptions:
         return self._config().leader_imbalance_per_broker_percentage
 
 
+class Observers(Protocol):
+    """Where a broker counts what it does, and records what went wrong."""
+
+    metrics: BrokerMetrics
+    incidents: Incidents
+
+
 def log_host_of(
     config: BrokerConfig,
     world: World,
-    metrics: BrokerMetrics,
+    observers: Observers,
     failed: Callable[[StorageError], None],
 ) -> LogHost:
     """What the logs need from the broker; `failed` takes a log directory offline."""
@@ -69,8 +77,9 @@ def log_host_of(
         clock=world.clock,
         call_later=world.loop.call_later,
         failed=failed,
+        cut=observers.incidents.cuts.note,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
-        flush_ms=metrics.flush_ms,
+        flush_ms=observers.metrics.flush_ms,
     )
 
 

@@ -163,7 +163,7 @@ class BrokerParts:
         self.settings = TopicSettingsBook(
             config, changed=lambda topic: self.replicas.topic_config_changed(topic)
         )
-        host = log_host_of(config, world, self.metrics, lambda error: self.logs.failed(error))
+        host = log_host_of(config, world, self, lambda error: self.logs.failed(error))
         self.logs = Logs(
             config.log_dirs,
             host,

@@ -10,7 +10,7 @@ that of ZooKeeper 3.8's shell without a terminal.
 """
 
 import asyncio
-import shlex
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,6 +41,7 @@ USAGE: Final = (
     "USAGE: zookeeper-shell zookeeper_host:port[/path] | directory "
     "[-zk-tls-config-file file] [args...]"
 )
+_WORD: Final = re.compile(r"""([^"'\s]\S*|"[^"]*"|'[^']*')""", re.ASCII)
 _UNKNOWN_COMMAND: Final = 127
 _ANY: Final = 99  # as many words as one likes
 _UNRECOGNIZED: Final = "org.apache.commons.cli.UnrecognizedOptionException"
@@ -128,17 +129,25 @@ async def _commands(shell: "Shell") -> tuple[bool, bool]:
     """Run commands from stdin. Returns whether the last one succeeded and whether `quit` came."""
     worked = True
     while line := await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
-        try:
-            command = shlex.split(line)
-        except ValueError as error:
-            print(error, file=sys.stderr)
-            continue
+        command = words_of(line.rstrip("\r\n"))
         if command[:1] == ["quit"]:
             return worked, True
         if command:
             worked = await shell.run(command)
         sys.stdout.flush()
     return worked, False
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a typed line, as ZooKeeper 3.8 tells them apart.
+
+    Quotes group and disappear only where a word begins with one: JSON keeps its quotes, and a
+    backslash is a character like any other. A quote that is never closed is left out.
+    """
+    return [
+        word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word
+        for word in _WORD.findall(line)
+    ]
 
 
 def _event(state: str, kind: str = "None", path: str = "null") -> None:

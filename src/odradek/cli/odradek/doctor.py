@@ -27,7 +27,8 @@ from odradek.explain.collected import (
 from odradek.explain.reports import ask_cluster, ask_directory
 from odradek.model.sentence import sentence
 from odradek.plan.commands import Caller
-from odradek.plan.doctor import diagnose
+from odradek.plan.doctor import examine
+from odradek.plan.examination import Examination, failed, summary
 from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, ClusterFacts, Finding, Severity
 
 
@@ -86,34 +87,41 @@ def doctor(  # noqa: PLR0913 - one for each flag
 ) -> int:
     """Report what is wrong with a cluster, since when, why, and what to do.
 
-    The exit code is 1 if something does not work; with --watch, if it does not at the end.
+    The exit code is 1 if something does not work, or could not be examined; with --watch, at the
+    end.
     """
     limits = {"patience_ms": int(1000 * patience), "disk_percent": disk_percent}
-    examine = partial(_examine, servers, command_config, path, limits)
+    run = partial(_examine, servers, command_config, path, limits)
     if not is_watching:
         if watched["webhook"] or watched["listen"]:
             raise ToolError("--webhook and --listen need --watch")
-        return examine(partial(_show, as_json=as_json))
+        return run(partial(_show, as_json=as_json))
     # Imported here: an examination without --watch needs none of it.
     from odradek.cli.odradek.doctor_watch import watch  # noqa: PLC0415
 
-    return watch(partial(_findings, examine, servers or str(path)), as_json=as_json, **watched)
+    once = partial(_examination, run, servers or str(path))
+    return watch(once, as_json=as_json, **watched)
 
 
-def _findings(examine: Callable[[Callable[[ClusterFacts], int]], int], where: str) -> list[Finding]:
-    """What is wrong now; that no broker answers is a finding, too."""
-    found: list[Finding] = []
+def _examination(run: Callable[[Callable[[ClusterFacts], int]], int], where: str) -> Examination:
+    """One examination. That no broker answers is a finding, too.
+
+    Raises:
+        OdradekError, OSError: any other failure.
+    """
+    found: list[Examination] = []
 
     def seen(facts: ClusterFacts) -> int:
-        found.extend(diagnose(facts))
+        found.append(examine(facts))
         return 0
 
     try:
-        examine(seen)
+        run(seen)
     except UnansweredError as error:
         fix = sentence("Start its brokers, or correct the address.")
-        found.append(Finding(Severity.CRITICAL, "unreachable", where, str(error), fix))
-    return found
+        unreachable = Finding(Severity.CRITICAL, "unreachable", where, str(error), fix)
+        return failed("no broker answers", [unreachable])
+    return found[0]
 
 
 def _examine(
@@ -155,24 +163,26 @@ def _examine(
 
 
 def _show(facts: ClusterFacts, *, as_json: bool) -> int:
-    findings = diagnose(facts)
+    seen = examine(facts)
     if as_json:
-        named = [finding.as_plain() for finding in findings]
-        print(json.dumps({"findings": named, "unknown": dict(facts.unknown)}, indent=2))
+        body = {
+            "findings": [finding.as_plain() for finding in seen.findings],
+            "not_examined": dict(seen.not_examined),
+            "unavailable": dict(seen.unavailable),
+        }
+        print(json.dumps(body, indent=2))
     else:
-        _print(facts, findings)
-    return int(any(finding.severity is Severity.CRITICAL for finding in findings))
+        _print(facts, seen)
+    return int(not seen.is_sound)
 
 
-def _print(facts: ClusterFacts, findings: list[Finding]) -> None:
-    for finding in findings:
+def _print(facts: ClusterFacts, seen: Examination) -> None:
+    for finding in seen.findings:
         print(f"{finding.severity.name.lower()}: {finding.kind}: {finding.subject}")
         print(f"    why: {finding.why}")
         print(f"    fix: {finding.fix}")
     partitions = facts.picture.partitions
     topics = {partition.topic for partition in partitions}
-    count = len(findings)
-    what = "Nothing is wrong" if not count else f"{count} finding{'s' * (count > 1)}"
     counted = ", ".join(
         f"{n} {name}{'' if n == 1 else 's'}"
         for n, name in (
@@ -181,6 +191,8 @@ def _print(facts: ClusterFacts, findings: list[Finding]) -> None:
             (len(partitions), "partition"),
         )
     )
-    print(f"{what}: {counted}.")
-    for kind, why in sorted(facts.unknown.items()):
-        click.echo(f"not examined: {kind}: {why}", err=True)
+    print(f"{summary(len(seen.findings), seen.not_examined)}: {counted}.")
+    for area, why in sorted(seen.not_examined.items()):
+        click.echo(f"not examined: {area}: {why}", err=True)
+    for area, why in sorted(seen.unavailable.items()):
+        click.echo(f"cannot be examined: {area}: {why}", err=True)

@@ -3,6 +3,9 @@
 What is new and what is solved is printed and, with `--webhook`, sent as JSON by POST. With
 `--listen` the present findings are metrics for Prometheus. One examination follows the other, so a
 slow cluster is not asked by several at once.
+
+A finding is solved if an examination that covers it does not find it. If the examination could not
+look, the finding stays, "not examined since" the last one that covered it.
 """
 
 import json
@@ -11,15 +14,17 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple
 
 import click
 
 from odradek.cli.failures import ToolError
+from odradek.model.errors import OdradekError
 from odradek.net.https import NoRedirect
 from odradek.obs.exposition import TEXT_TYPE, Family, labelled, written
+from odradek.plan.examination import Examination, any_critical, failed, summary
 from odradek.plan.facts import Finding, Severity
 
 ATTEMPTS: Final = 3
@@ -28,27 +33,72 @@ _POST_TIMEOUT_S: Final = 10.0
 _REQUEST_TIMEOUT_S: Final = 10.0
 
 
-class FindingsChange(NamedTuple):
-    """What differs from the examination before."""
+class Present(NamedTuple):
+    """A finding that is there, or was when it was examined last."""
 
-    new: tuple[Finding, ...]
-    solved: tuple[Finding, ...]
+    finding: Finding
+    examined_s: float | None = None  # None: now; otherwise the last examination that covered it
+
+    def as_plain(self) -> dict[str, Any]:
+        at = None if self.examined_s is None else moment(self.examined_s)
+        return {**self.finding.as_plain(), "not_examined_since": at}
+
+
+class FindingsChange(NamedTuple):
+    """The differences from the examination before."""
+
+    new: tuple[Finding, ...] = ()
+    solved: tuple[Finding, ...] = ()
+    not_examined: tuple[Finding, ...] = ()  # found before, and not examined now
+    examined_again: tuple[Finding, ...] = ()  # not examined before, and found again
+    areas_differ: bool = False  # what was not examined
 
     def __bool__(self) -> bool:
-        return bool(self.new or self.solved)
+        return any(self)
 
 
-def change(before: Sequence[Finding], after: Sequence[Finding]) -> FindingsChange:
-    """Compare two examinations. A finding is the same while severity, kind and subject are."""
-    known, present = {f[:3] for f in before}, {f[:3] for f in after}
-    return FindingsChange(
-        tuple(finding for finding in after if finding[:3] not in known),
-        tuple(finding for finding in before if finding[:3] not in present),
-    )
+class Findings(NamedTuple):
+    """All findings, and the areas that the last examination did not examine, with the reasons."""
+
+    present: tuple[Present, ...] = ()
+    unexamined: Mapping[str, str] = {}
+    last_s: float = 0.0  # when the last examination ended
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something does not work, or may not: it could not be examined."""
+        return int(bool(self.unexamined) or any_critical(each.finding for each in self.present))
+
+    def after(self, seen: Examination, now_s: float) -> "tuple[Findings, FindingsChange]":
+        """The findings after another examination, and what it changes.
+
+        A finding is the same while severity, kind and subject are.
+        """
+        known = {each.finding[:3]: each for each in self.present}
+        found = {finding[:3] for finding in seen.findings}
+        absent = [each for key, each in known.items() if key not in found]
+        kept = [each for each in absent if not seen.covers(each.finding)]
+        changed = FindingsChange(
+            tuple(finding for finding in seen.findings if finding[:3] not in known),
+            tuple(each.finding for each in absent if seen.covers(each.finding)),
+            tuple(each.finding for each in kept if each.examined_s is None),
+            tuple(
+                finding
+                for finding in seen.findings
+                if (before := known.get(finding[:3])) and before.examined_s is not None
+            ),
+            seen.not_examined.keys() != self.unexamined.keys(),
+        )
+        present = [
+            *map(Present, seen.findings),
+            *(each._replace(examined_s=each.examined_s or self.last_s) for each in kept),
+        ]
+        present.sort(key=lambda each: each.finding[:3])
+        return Findings(tuple(present), seen.not_examined, now_s), changed
 
 
 def watch(
-    findings: Callable[[], list[Finding]],
+    examine: Callable[[], Examination],
     *,
     every: float,
     webhook: str | None,
@@ -69,14 +119,12 @@ def watch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
 
-    def examine() -> list[Finding]:
-        found = findings()
+    def examined(found: Findings) -> None:
         if exporter is not None:
-            exporter.text = metrics_text(found, time.time())
-        return found
+            exporter.text = metrics_text(found)
 
-    def report(changed: FindingsChange, found: list[Finding]) -> None:
-        body = message(time.time(), changed, found)
+    def report(changed: FindingsChange, found: Findings) -> None:
+        body = message(changed, found)
         print(json.dumps(body) if as_json else lines(body), flush=True)
         if webhook and changed:
             why = post(webhook, body, pause=stopping.wait)
@@ -84,7 +132,13 @@ def watch(
                 click.echo(f"the webhook did not take a change: {why}", err=True)
 
     try:
-        watching = ClusterWatch(examine, report=report, wait=lambda: not stopping.wait(every))
+        watching = ClusterWatch(
+            examine,
+            now_s=time.time,
+            examined=examined,
+            report=report,
+            wait=lambda: not stopping.wait(every),
+        )
         return watching.run()
     finally:
         if exporter is not None:
@@ -96,46 +150,68 @@ class ClusterWatch:
 
     def __init__(
         self,
-        examine: Callable[[], list[Finding]],
+        examine: Callable[[], Examination],
         *,
-        report: Callable[[FindingsChange, list[Finding]], None],
+        now_s: Callable[[], float],
+        examined: Callable[[Findings], None],
+        report: Callable[[FindingsChange, Findings], None],
         wait: Callable[[], bool],
     ) -> None:
         """`wait` returns after the interval: whether to go on.
 
-        `report` is called with the first examination, and with each one that differs.
+        `examined` is called after each examination, and then `report` with the first one and with
+        each one that differs.
         """
         self._examine = examine
+        self._now_s = now_s
+        self._examined = examined
         self._report = report
         self._wait = wait
 
     def run(self) -> int:
-        """ClusterWatch until `wait` ends it. The exit code is 1 if something does not work then."""
-        findings: list[Finding] = []
+        """Examine until `wait` ends it. The exit code is that of the last examination.
+
+        Raises:
+            OdradekError, OSError: the first examination fails.
+        """
+        findings = Findings()
+        seen = self._examine()
         is_first = True
         while True:
-            before, findings = findings, self._examine()
-            changed = change(before, findings)
+            findings, changed = findings.after(seen, self._now_s())
+            self._examined(findings)
             if changed or is_first:
                 self._report(changed, findings)
             is_first = False
             if not self._wait():
-                return int(any(f.severity is Severity.CRITICAL for f in findings))
+                return findings.exit_code
+            try:
+                seen = self._examine()
+            except (OdradekError, OSError) as error:
+                seen = failed(str(error) or type(error).__name__)
 
 
-def message(at_s: float, changed: FindingsChange, findings: Sequence[Finding]) -> Mapping[str, Any]:
+def moment(at_s: float) -> str:
+    """A moment in UTC, as in RFC 3339."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s))
+
+
+def message(changed: FindingsChange, findings: Findings) -> Mapping[str, Any]:
     """What a webhook gets, and what `--json` prints as one line."""
     return {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s)),
+        "at": moment(findings.last_s),
         "new": [finding.as_plain() for finding in changed.new],
         "solved": [finding.as_plain() for finding in changed.solved],
-        "findings": [finding.as_plain() for finding in findings],
+        "no_longer_examined": [finding.as_plain() for finding in changed.not_examined],
+        "examined_again": [finding.as_plain() for finding in changed.examined_again],
+        "findings": [each.as_plain() for each in findings.present],
+        "not_examined": dict(findings.unexamined),
     }
 
 
 def lines(body: Mapping[str, Any]) -> str:
     """A change as it is printed."""
-    at, count = body["at"], len(body["findings"])
+    at, findings = body["at"], body["findings"]
     text = [f"{at} solved: {each['kind']}: {each['subject']}" for each in body["solved"]]
     for each in body["new"]:
         text += [
@@ -143,8 +219,20 @@ def lines(body: Mapping[str, Any]) -> str:
             f"    why: {each['why']}",
             f"    fix: {each['fix']}",
         ]
-    what = f"{count} finding{'s' * (count > 1)}" if count else "Nothing is wrong"
-    return "\n".join([*text, f"{at} {what}."])
+    text += [f"{at} not examined: {area}: {why}" for area, why in body["not_examined"].items()]
+    since = {(f["kind"], f["subject"]): f["not_examined_since"] for f in findings}
+    text += [
+        f"{at} unknown whether it is solved: {each['kind']}: {each['subject']}: not examined since "
+        f"{since[each['kind'], each['subject']]}"
+        for each in body["no_longer_examined"]
+    ]
+    text += [
+        f"{at} examined again, and not solved: {each['kind']}: {each['subject']}"
+        for each in body["examined_again"]
+    ]
+    old = sum(each["not_examined_since"] is not None for each in findings)
+    more = f", {old} of them not examined now" if old else ""
+    return "\n".join([*text, f"{at} {summary(len(findings), body['not_examined'])}{more}."])
 
 
 # ------------------------------------------------------------------------------------- webhook
@@ -199,8 +287,9 @@ def post(
 # ------------------------------------------------------------------------------------ exporter
 
 
-def metrics_text(findings: Sequence[Finding], at_s: float) -> bytes:
+def metrics_text(found: Findings) -> bytes:
     """The present findings as metrics."""
+    findings = [each.finding for each in found.present]
     counts = dict.fromkeys(Severity, 0)
     for finding in findings:
         counts[finding.severity] += 1
@@ -208,7 +297,7 @@ def metrics_text(findings: Sequence[Finding], at_s: float) -> bytes:
         Family(
             "odradek_doctor_finding",
             "gauge",
-            "1 for each finding of the last examination.",
+            "1 for each finding of the last examination, or of an earlier one that covered it.",
             [
                 ("", labelled(("severity", "kind", "subject"), _labels(finding)), 1)
                 for finding in findings
@@ -217,17 +306,23 @@ def metrics_text(findings: Sequence[Finding], at_s: float) -> bytes:
         Family(
             "odradek_doctor_findings",
             "gauge",
-            "The number of findings of the last examination.",
+            "The number of these findings.",
             [
                 ("", labelled(("severity",), (severity.name.lower(),)), count)
                 for severity, count in counts.items()
             ],
         ),
         Family(
+            "odradek_doctor_not_examined",
+            "gauge",
+            "1 for each area that the last examination could not examine.",
+            [("", labelled(("area",), (area,)), 1) for area in sorted(found.unexamined)],
+        ),
+        Family(
             "odradek_doctor_examined_timestamp_seconds",
             "gauge",
             "When the last examination ended.",
-            [("", "", at_s)],
+            [("", "", found.last_s)],
         ),
     )
     return b"".join(piece for family in families for piece in written(family, is_open=False))

@@ -1,4 +1,4 @@
-"""`odradek why topic T | broker N | group G | client C | denied`: the state, and what to do.
+"""`odradek why topic T | broker N | group G | client C | transaction ID | denied`: what to do.
 
 The controller reports the current state, and every broker the decisions it made while it was the
 controller, so the history is complete after a change of the controller. Decisions from before a
@@ -9,7 +9,8 @@ machine.
 import json
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -18,19 +19,21 @@ from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.cli.odradek.where import client_properties
 from odradek.cli.suggesting import SuggestingGroup
+from odradek.client.admin.groups import TransactionDescription, describe_transaction
 from odradek.client.admin.security import ANY, Acl, describe_acls
-from odradek.client.admin.topics import BROKER, describe_configs
+from odradek.client.admin.topics import BROKER, describe_configs, list_topics
 from odradek.client.cluster import Cluster
-from odradek.explain.client import explain_client
+from odradek.explain.client import explain_client, explain_errors
 from odradek.explain.collected import picture_of
 from odradek.explain.group import explain_group
 from odradek.explain.replicas import explain_replicas
 from odradek.explain.reports import Asked, Query, ask_cluster, ask_directory
 from odradek.explain.sentences import Picture, explain_broker, explain_topic
 from odradek.explain.spread import explain_spread
+from odradek.explain.transaction import explain_transaction
 from odradek.local.client_files import admin_file
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourcePattern, ResourceType
-from odradek.model.errors import ApiError
+from odradek.model.errors import ApiError, OdradekError
 from odradek.model.sentence import Sentence, sentence
 from odradek.net.clock import real_wall_ms
 from odradek.plan.commands import Caller
@@ -49,7 +52,7 @@ Explain = Callable[[Asked], list[Sentence]]
 
 @click.group(cls=SuggestingGroup)
 def why() -> None:
-    """Explain a topic, a broker, a group, a refused client or a denied request: what to do."""
+    """Explain a topic, broker, group, client, transaction or denied request: what to do."""
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,26 +108,59 @@ def broker(broker_id: int, **where: Any) -> int:
 @click.argument("name")
 @_options
 def group(name: str, **where: Any) -> int:
-    """Explain the state of group NAME: members, generation, strategy, rebalances, idle members."""
-    wanted = {"groups": {"group": name}}
-    return _answer(
-        wanted,
-        lambda asked: explain_group(asked, name, real_wall_ms()),
-        **where,
-    )
+    """Explain the state of group NAME: members, generation, strategy, rebalances, idle members.
+
+    The errors that its clients got are named, too.
+    """
+    wanted = {"groups": {"group": name}, "broker": {}}
+
+    def sentences(asked: Asked) -> list[Sentence]:
+        now_ms = real_wall_ms()
+        errors = explain_errors(asked, lambda e: e.group == name, now_ms)
+        return [*explain_group(asked, name, now_ms), *errors]
+
+    return _answer(wanted, sentences, **where)
 
 
 @why.command
 @click.argument("client_id", metavar="CLIENT_ID")
 @_options
 def client(client_id: str, **where: Any) -> int:
-    """Explain which requests of the client with this client.id were refused, and what it lacks.
+    """Explain what the client with this client.id was refused, got errors for, and lacks.
 
     A permission that it lacks is named with the command that grants it.
     """
+    topics: list[str] = []
+
+    async def learn(cluster: Cluster) -> None:
+        topics.extend(await list_topics(cluster))
+
     return _answer(
-        {"broker": {}}, lambda asked: explain_client(asked, client_id, real_wall_ms()), **where
+        {"broker": {}},
+        lambda asked: explain_client(asked, client_id, real_wall_ms(), topics),
+        learn=learn,
+        **where,
     )
+
+
+@why.command
+@click.argument("transactional_id", metavar="TRANSACTIONAL_ID")
+@_options
+def transaction(transactional_id: str, **where: Any) -> int:
+    """Explain the transaction of TRANSACTIONAL_ID, and which producers got errors with it."""
+    found: list[TransactionDescription | str] = []
+
+    async def learn(cluster: Cluster) -> None:
+        try:
+            found.append(await describe_transaction(cluster, transactional_id))
+        except (OdradekError, ConnectionError) as error:
+            found.append(str(error))
+
+    def sentences(asked: Asked) -> list[Sentence]:
+        state = found[0] if found else "no broker answers"
+        return explain_transaction(asked, transactional_id, state, real_wall_ms())
+
+    return _answer({"broker": {}}, sentences, learn=learn, **where)
 
 
 @why.command
@@ -223,7 +259,7 @@ def look(path: pathlib.Path, query: Query) -> Picture:
     )
 
 
-def _answer(
+def _answer(  # noqa: PLR0913 - one for each flag
     wanted: Mapping[str, Query],
     explain: Explain,
     *,
@@ -231,7 +267,10 @@ def _answer(
     command_config: str | None,
     path: pathlib.Path,
     as_json: bool,
+    learn: Callable[[Cluster], Awaitable[None]] | None = None,
 ) -> int:
+    """Ask for reports and print. `learn` is called before, for what Kafka's protocol answers."""
+
     def show(asked: Asked) -> int:
         if as_json:
             reports = {str(id_): found for id_, found in sorted(asked.reports.items())}
@@ -245,10 +284,26 @@ def _answer(
         return 0
 
     if servers is None:
-        return show(ask_directory(path, wanted, say=say))
+        asked = ask_directory(path, wanted, say=say)
+        if learn is not None and asked.reports:
+            _learned(asked.caller, learn)
+        return show(asked)
 
     async def work(cluster: Cluster) -> int:
+        if learn is not None:
+            await learn(cluster)
         caller = Caller(bootstrap=servers, config=command_config or "")
         return show(await ask_cluster(cluster, caller, wanted))
 
     return with_own_cluster(servers, properties_of(command_config), work)
+
+
+def _learned(caller: Caller, learn: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Ask a cluster of this machine. Without an answer the reports alone are explained."""
+
+    async def work(cluster: Cluster) -> int:
+        await learn(cluster)
+        return 0
+
+    with suppress(OdradekError, ConnectionError):
+        with_own_cluster(caller.bootstrap, properties_of(caller.config or None), work)

@@ -92,7 +92,6 @@ async def alter_client_quotas(
 
 SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 SCRAM_ITERATIONS_MIN: Final = 4096
-_SALT_BYTES: Final = 16
 
 
 async def describe_scram(
@@ -133,7 +132,9 @@ def scram_credential(mechanism: str, password: str, iterations: int) -> ScramCre
     import hashlib  # noqa: PLC0415 - few calls need these
     import secrets  # noqa: PLC0415
 
-    salt = secrets.token_bytes(_SALT_BYTES)
+    from odradek.security.sasl.salt import SEED_BYTES, salt_of  # noqa: PLC0415
+
+    salt = salt_of(secrets.token_bytes(SEED_BYTES))
     algorithm = "sha256" if mechanism == "SCRAM-SHA-256" else "sha512"
     salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
     return ScramCredential(mechanism, iterations, salt, salted)

@@ -10,9 +10,10 @@ authenticates with a delegation token if it sends the extension `tokenauth=true`
 the token's id, the password its HMAC in base64.
 
 The server keeps only what cannot be used to log in (`StoredCredential`). For an unknown user the
-exchange goes on with a salt derived from the name, so its messages do not show whether a user
-exists; the last one has the error of a wrong password. Users whose credential has other iterations
-than `ITERATIONS_MIN` can be told apart from unknown ones by that number.
+exchange goes on with a salt derived from the name, in the form of Java's salts, so its messages do
+not show whether a user exists; the last one has the error of a wrong password. Users whose
+credential has other iterations than `ITERATIONS_MIN` can be told apart from unknown ones by that
+number.
 """
 
 import base64
@@ -27,12 +28,12 @@ from typing import Final, NamedTuple
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.security.sasl.plain import OTHER_AUTHORIZATION_ID
+from odradek.security.sasl.salt import salt_of
 from odradek.security.sasl.step import Challenge, Computation, Done, Failed, Step, quoted
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
-_DECOY_SALT_BYTES: Final = 16
 
 _NAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _NONCE: Final = rb"[\x21-\x2b\x2d-\x7e]+"
@@ -141,7 +142,8 @@ class ScramServer:
         decoy_secret: bytes,
     ) -> None:
         """`nonce` is drawn by the caller for this exchange; `decoy_secret` is the same for all
-        exchanges, because the salt of an unknown user must not change from login to login.
+        exchanges with all brokers of a cluster, because the salt of an unknown user must not change
+        from login to login.
         `tokens` is called in another thread than `credentials`.
         """
         self._mechanism = mechanism
@@ -214,7 +216,8 @@ class ScramServer:
     def _decoy(self, user: str) -> StoredCredential:
         """The credential of an unknown user: no password has it."""
         seed = hmac.digest(self._decoy_secret, user.encode(), self._hash)
-        return StoredCredential(seed[:_DECOY_SALT_BYTES], seed, seed, ITERATIONS_MIN)
+        salt = salt_of(hmac.digest(seed, b"salt", self._hash))
+        return StoredCredential(salt, seed, seed, ITERATIONS_MIN)
 
     def _final(self, message: bytes, exchange: _Exchange) -> Step:
         match = _CLIENT_FINAL.fullmatch(message)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from odradek.explain.collected import EXAMINED, examined, seed_address
-from odradek.plan.doctor import diagnose
+from odradek.plan.doctor import examine
 from odradek.plan.facts import Finding
 from odradek.web.facts.source import Source
 
@@ -25,4 +25,6 @@ async def collect_diagnosis(source: Source, _argument: str, _before: object) -> 
     asked = await source.ask(EXAMINED)
     cluster = await source.cluster()
     facts = await examined(cluster, asked, await seed_address(cluster, asked), {})
-    return Diagnosis(findings=tuple(diagnose(facts)), unknown=dict(facts.unknown))
+    seen = examine(facts)
+    unknown = {**seen.unavailable, **seen.not_examined}
+    return Diagnosis(findings=tuple(seen.findings), unknown=unknown)

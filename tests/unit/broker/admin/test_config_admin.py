@@ -1,9 +1,11 @@
 """Options described and changed: what is listed, refused, stored and applied."""
 
+import importlib
 import logging
 
 import pytest
 
+from odradek.broker.admin import logger_levels
 from odradek.broker.admin.logger_levels import ProcessLoggers
 from odradek.broker.apis.alter_configs import alter_configs
 from odradek.broker.apis.describe_configs import describe_configs
@@ -510,3 +512,33 @@ def test_the_levels_of_the_processs_loggers_are_kafkas_words():
         with pytest.raises(ApiError) as refused:
             loggers.check(levels)
         assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("kafkas", "ours"),
+    [
+        ("kafka.authorizer.logger", "kafka.authorizer.logger"),
+        ("state.change.logger", "odradek.state_change"),
+        ("kafka.controller", "odradek.broker.controller"),
+        ("kafka.request.logger", "odradek.broker.serving.request_loop"),
+    ],
+)
+def test_kafkas_names_of_loggers_can_be_set(kafkas, ours):
+    loggers = ProcessLoggers()
+    before = logging.getLogger(ours).level
+    try:
+        loggers.check({kafkas: "DEBUG"})
+        loggers.set(kafkas, "DEBUG")
+
+        assert loggers.levels()[kafkas] == "DEBUG"
+        assert logging.getLogger(ours).level == logging.DEBUG
+    finally:
+        logging.getLogger(ours).setLevel(before)
+
+
+def test_each_alias_names_a_logger_that_exists():
+    importlib.import_module("odradek.broker.main")
+    importlib.import_module("odradek.coord.zookeeper")
+
+    for target in logger_levels.ALIASES.values():
+        assert target in logging.root.manager.loggerDict, target

@@ -197,8 +197,10 @@ def test_another_topic_of_the_name_takes_the_place_of_the_former_whose_log_is_se
         assert live.broker.replicas.topic_name(b"2" * 16) == "t"
         assert live.broker.replicas.topic_name(b"1" * 16) is None
         assert strays(live) == [log.directory]
-        (warning,) = [r.message for r in caplog.records if "is set aside as" in r.message]
-        assert log.directory in warning
+        (warning,) = [r for r in caplog.records if "are set aside" in r.getMessage()]
+        assert warning.levelno == logging.WARNING
+        assert log.directory in warning.getMessage()
+        assert "t-0: the records from offset 0 to 0 are set aside" in warning.getMessage()
 
     play(story)
 

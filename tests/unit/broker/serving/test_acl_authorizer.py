@@ -7,6 +7,7 @@ import pytest
 from odradek.broker.serving.acl_authorizer import AUDIT_LOGGER, DECISIONS_MAX, AclAuthorizer
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType
+from odradek.obs.log_limit import LogLimit
 from odradek.security.acls import AclSettings
 
 READ, TOPIC = AclOperation.READ, ResourceType.TOPIC
@@ -114,3 +115,25 @@ def test_a_name_cannot_begin_another_line_of_the_log(authorizer, caplog):
 
     assert "\n" not in caplog.records[0].message
     assert r"t\nPrincipal" in caplog.records[0].message
+
+
+def test_no_denial_is_hidden_by_those_of_others(authorizer, caplog):
+    eve, alice = session_of(authorizer, "User:eve"), session_of(authorizer)
+    limit = LogLimit(lambda: 0)  # the filter of a broker's log
+    caplog.handler.addFilter(limit)
+    try:
+        with caplog.at_level(logging.INFO, logger=AUDIT_LOGGER):
+            for number in range(400):
+                eve.authorize(READ, ResourceType.GROUP, f"harmless{number}")
+                eve.authorize(READ, TOPIC, "t")
+            alice.authorize(AclOperation.DELETE, TOPIC, "payroll")
+            eve.authorize(AclOperation.DELETE, TOPIC, "payroll")
+            limit.flush(ends=True)
+    finally:
+        caplog.handler.removeFilter(limit)
+
+    *_, by_alice, by_eve, left_out = caplog.messages
+    assert by_alice.startswith("Principal = User:alice is Denied Operation = Delete")
+    assert by_eve.startswith("Principal = User:eve is Denied Operation = Delete")
+    assert left_out.startswith("300 more lines like this of User:eve in 0 s were left out")
+    assert sum("Group:LITERAL:harmless" in line for line in caplog.messages) == 400

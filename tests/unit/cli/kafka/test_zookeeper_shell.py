@@ -14,6 +14,7 @@ from odradek.cli.kafka.zookeeper_shell import (
     ShellWatches,
     access_entries,
     client_config,
+    words_of,
 )
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.coord.store import Access
@@ -152,7 +153,7 @@ def test_a_file_that_is_not_a_store_is_refused(tmp_path, capsys, monkeypatch):
 def test_the_embedded_store_is_spoken_to_line_by_line(tmp_path, capsys, monkeypatch):
     file = tmp_path / "coordination.db"
     file.touch()
-    monkeypatch.setattr(sys, "stdin", io.StringIO("create /a one\nget /a\n\nget '\nquit\nls /\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("create /a one\nget /a\n\n'\nquit\nls /\n"))
 
     assert zookeeper_shell.main([str(tmp_path)]) == 0
     text = capsys.readouterr()
@@ -170,7 +171,35 @@ def test_the_embedded_store_is_spoken_to_line_by_line(tmp_path, capsys, monkeypa
         "",
         "WatchedEvent state:Closed type:None path:null",
     ]
-    assert text.err == "Created /a\nNo closing quotation\n"
+    assert text.err == "Created /a\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('set /a {"version":1}', ["set", "/a", '{"version":1}']),
+        ("""create /a '{"a": 1, "b": "c"}'""", ["create", "/a", '{"a": 1, "b": "c"}']),
+        ('set /a {"a": "b c"}', ["set", "/a", '{"a":', "b c", "}"]),
+        ("""  set   "/a b"  ''  """, ["set", "/a b", ""]),
+        ('set /a b"c d"', ["set", "/a", 'b"c', 'd"']),
+        ('set /a "a""b"c', ["set", "/a", "a", "b", "c"]),
+        ('set /a "open word', ["set", "/a", "open", "word"]),
+        (r"set /a back\slash\n", ["set", "/a", r"back\slash\n"]),
+    ],
+)
+def test_a_typed_line_has_the_words_that_zookeeper_finds(line, words):
+    # Apache ZooKeeper 3.8.4 stored these words when it was piped such lines.
+    assert words_of(line) == words
+
+
+def test_json_is_stored_with_its_quotes_as_it_was_typed(tmp_path, capsys, monkeypatch):
+    (tmp_path / "coordination.db").touch()
+    text = '{"version":1,"config":{"retention.ms":"5"}}'
+    typed = f"create /a {text}\nget /a\nset /a '{text} '\r\nget /a\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+
+    assert zookeeper_shell.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [text, f"{text} "]
 
 
 def test_the_scripts_of_servers_print_their_usage(capsys):

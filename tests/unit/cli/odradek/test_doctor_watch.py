@@ -14,15 +14,19 @@ from odradek.cli.odradek.doctor_watch import (
     ATTEMPTS,
     ClusterWatch,
     Exporter,
+    Findings,
+    FindingsChange,
+    Present,
     address,
-    change,
     lines,
     message,
     metrics_text,
     post,
 )
 from odradek.model.command import command
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.sentence import sentence
+from odradek.plan.examination import Examination, failed
 from odradek.plan.facts import Finding, Severity
 
 DOWN = Finding(
@@ -32,53 +36,139 @@ DOWN = Finding(
     "it does not run",
     sentence(command("odradek", "start", "1")),
 )
-LAGS = Finding(Severity.WARNING, "lags", "group g", "7 records", sentence("start it"))
+LAGS = Finding(Severity.WARNING, "lag", "group g", "7 records", sentence("start it"))
+
+
+DISK = Finding(Severity.WARNING, "disk", "broker 0, /d", "95 % full", sentence("free space"), 0)
+
+
+def seen(*findings, **more):
+    return Examination(findings=findings, **more)
 
 
 def watched(*rounds):
     """What is reported of these examinations, and the exit code."""
-    reported, left = [], [list(findings) for findings in rounds]
+    reported, left = [], list(rounds)
+
+    def examine():
+        if isinstance(left[0], Exception):
+            raise left.pop(0)
+        return left.pop(0)
 
     def report(changed, findings):
-        reported.append((len(rounds) - len(left), changed.new, changed.solved, len(findings)))
+        reported.append((len(rounds) - len(left), changed, findings))
 
-    code = ClusterWatch(lambda: left.pop(0), report=report, wait=lambda: bool(left)).run()
-    return reported, code
+    watching = ClusterWatch(
+        examine,
+        now_s=lambda: 100.0 * (len(rounds) - len(left)),
+        examined=lambda _: None,
+        report=report,
+        wait=lambda: bool(left),
+    )
+    return reported, watching.run()
 
 
 def test_the_first_examination_and_each_change_are_reported():
-    reported, code = watched([], [DOWN], [DOWN], [DOWN, LAGS], [LAGS])
+    reported, code = watched(seen(), seen(DOWN), seen(DOWN), seen(DOWN, LAGS), seen(LAGS))
 
-    assert reported == [
-        (1, (), (), 0),
-        (2, (DOWN,), (), 1),
-        (4, (LAGS,), (), 2),
-        (5, (), (DOWN,), 1),
+    assert [(at, changed, len(found.present)) for at, changed, found in reported] == [
+        (1, FindingsChange(), 0),
+        (2, FindingsChange(new=(DOWN,)), 1),
+        (4, FindingsChange(new=(LAGS,)), 2),
+        (5, FindingsChange(solved=(DOWN,)), 1),
     ]
     assert code == 0
 
 
 @pytest.mark.parametrize(("last", "code"), [([], 0), ([LAGS], 0), ([LAGS, DOWN], 1)])
 def test_the_exit_code_is_that_of_the_last_examination(last, code):
-    assert watched([DOWN], last)[1] == code
+    assert watched(seen(DOWN), seen(*last))[1] == code
 
 
 def test_a_finding_whose_numbers_change_is_the_same():
-    assert not change([LAGS], [LAGS._replace(why="9 records")])
+    reported, _ = watched(seen(LAGS), seen(LAGS._replace(why="9 records")))
+
+    assert len(reported) == 1
+
+
+SILENT = failed("no answer")
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [
+        SILENT,
+        ApiError(ErrorCode.REQUEST_TIMED_OUT, "no answer"),
+        TimeoutError(),
+        seen(not_examined={"lag": "no answer"}),
+        seen(unavailable={"lag": "the coordinator is a broker of Apache Kafka now"}),
+    ],
+)
+def test_a_finding_is_not_solved_by_an_examination_that_could_not_look(blind):
+    reported, _ = watched(seen(LAGS), blind, blind, seen())
+
+    assert [changed.solved for _, changed, _ in reported] == [(), (), (LAGS,)]
+    _, changed, found = reported[1]
+    assert changed.not_examined == (LAGS,)
+    assert found.present == (Present(LAGS, 100.0),)
+
+
+def test_a_finding_that_is_found_again_was_not_new():
+    reported, _ = watched(seen(LAGS), SILENT, seen(LAGS))
+
+    assert [changed.new for _, changed, _ in reported] == [(LAGS,), (), ()]
+    assert reported[2][1].examined_again == (LAGS,)
+    assert reported[2][2].present == (Present(LAGS),)
+
+
+@pytest.mark.parametrize(("unreported", "solved"), [({0}, ()), ({1}, (DISK,))])
+def test_a_finding_of_a_broker_needs_the_report_of_that_broker(unreported, solved):
+    reported, _ = watched(seen(DISK), seen(unreported=frozenset(unreported)))
+
+    assert reported[1][1].solved == solved
+
+
+def test_the_exit_code_says_that_something_was_not_examined():
+    assert watched(seen(), SILENT)[1] == 1
+    assert watched(SILENT, seen())[1] == 0
+    assert watched(seen(), seen(unavailable={"reports": "brokers of Apache Kafka"}))[1] == 0
+
+
+def test_wrong_options_end_the_watch_at_once():
+    with pytest.raises(ToolError):
+        watched(ToolError("no such file"), seen())
+
+
+def change_of(before, after):
+    found, _ = Findings().after(before, 0)
+    found, changed = found.after(after, 60)
+    return message(changed, found)
+
+
+AT = "1970-01-01T00:01:00Z"
 
 
 def test_a_change_is_printed_with_what_to_do():
-    body = message(0, change([LAGS], [DOWN]), [DOWN])
-    at = "1970-01-01T00:00:00Z"
-
-    assert lines(body) == (
-        f"{at} solved: lags: group g\n"
-        f"{at} critical: down: broker 1\n"
+    assert lines(change_of(seen(LAGS), seen(DOWN))) == (
+        f"{AT} solved: lag: group g\n"
+        f"{AT} critical: down: broker 1\n"
         "    why: it does not run\n"
         "    fix: odradek start 1\n"
-        f"{at} 1 finding."
+        f"{AT} 1 finding."
     )
-    assert lines(message(0, change([DOWN], []), [])).endswith("Nothing is wrong.")
+    assert lines(change_of(seen(DOWN), seen())).endswith("Nothing is wrong.")
+
+
+def test_what_was_not_examined_is_printed_with_the_reason():
+    assert lines(change_of(seen(LAGS), seen(not_examined={"cluster": "no answer"}))) == (
+        f"{AT} not examined: cluster: no answer\n"
+        f"{AT} unknown whether it is solved: lag: group g: not examined since "
+        "1970-01-01T00:00:00Z\n"
+        f"{AT} 1 finding, 1 of them not examined now."
+    )
+    assert lines(change_of(seen(), seen(not_examined={"cluster": "x"}))).endswith(
+        "Nothing was examined."
+    )
 
 
 class Receiver:
@@ -117,24 +207,26 @@ def test_a_webhook_is_tried_a_few_times_with_pauses(answers, why, pauses):
 
 
 def test_findings_are_metrics():
-    text = metrics_text([DOWN, LAGS._replace(subject='group "g"')], 12.5).decode()
+    groups = seen(DOWN, LAGS._replace(subject='group "g"'), not_examined={"retention": "no answer"})
+    text = metrics_text(Findings().after(groups, 12.5)[0]).decode()
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
-    finding = ("kind", "lags"), ("severity", "warning"), ("subject", 'group "g"')
+    finding = ("kind", "lag"), ("severity", "warning"), ("subject", 'group "g"')
     assert samples["odradek_doctor_finding", *finding] == 1
     assert samples["odradek_doctor_findings", ("severity", "critical")] == 1
     assert samples["odradek_doctor_findings", ("severity", "note")] == 0
+    assert samples["odradek_doctor_not_examined", ("area", "retention")] == 1
     assert samples["odradek_doctor_examined_timestamp_seconds",] == 12.5
 
 
 def test_the_exporter_serves_the_latest_findings():
     exporter = Exporter("127.0.0.1", 0)
     try:
-        exporter.text = metrics_text([DOWN], 1)
+        exporter.text = metrics_text(Findings().after(seen(DOWN), 1)[0])
         with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics") as answer:
             assert answer.read() == exporter.text
         with pytest.raises(urllib.error.HTTPError):

@@ -9,8 +9,11 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.client.admin import security as admin
 from odradek.client.security.scram import ScramExchange
 from odradek.model.clock import WallMs
+from odradek.security.delegation_tokens import scram_credential as token_credential
+from odradek.security.sasl.salt import salt_of
 from odradek.security.sasl.scram import (
     SCRAM_HASHES,
     CredentialError,
@@ -133,9 +136,26 @@ def test_an_unknown_user_gets_the_exchange_of_a_wrong_password():
     assert re.sub(rb"s=[^,]*", b"s=", of_known.token) == re.sub(
         rb"s=[^,]*", b"s=", of_unknown.token
     )
-    assert len(of_known.token) == len(of_unknown.token)
     assert again == of_unknown
     assert another != of_unknown
+
+
+@pytest.mark.parametrize("mechanism", sorted(SCRAM_HASHES))
+def test_the_salt_of_an_unknown_user_has_the_form_of_a_known_users(mechanism):
+    made = admin.scram_credential(mechanism, "pencil", 4096)
+    of_unknown, _ = login(server(mechanism), "nobody", "pen")
+    of_token = token_credential("secret", mechanism, "token")
+    salts = [made.salt, base64.b64decode(re.search(rb"s=([^,]*)", of_unknown.token)[1])]
+
+    for salt in (*salts, of_token.salt):
+        assert re.fullmatch(rb"[0-9a-z]{20,26}", salt), salt
+
+
+def test_a_salt_is_130_bits_in_base_36_as_javas_are():
+    assert int(salt_of(b"\xff" * 17), 36) == 2**130 - 1
+    assert int(salt_of(bytes(range(1, 18))), 36) == int.from_bytes(bytes(range(1, 18))) >> 6
+    assert salt_of(bytes(17)) == b"0"
+    assert len(salt_of(b"\xff" * 32)) == 26
 
 
 def test_a_delegation_token():

@@ -5,20 +5,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from odradek.model.command import command
+from odradek.model.command import command, flag
+from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import brokers, some
 from odradek.plan.denied import lacking
-from odradek.plan.facts import CERTIFICATE_MS, ClusterFacts, Finding, Report, Severity, named
+from odradek.plan.facts import (
+    CERTIFICATE_MS,
+    RECENT_MS,
+    ClusterFacts,
+    Finding,
+    Report,
+    Severity,
+    named,
+)
 from odradek.plan.quantities import counted, times
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+_SET_ASIDE: Final = "set-aside"
 _MISSING: Final = "No such file or directory"
 _GiB: Final = 1 << 30
 _DAY_MS: Final = 86_400_000
-_FLAPPING: Final = 3  # changes of the controller within _RECENT_MS
+_FLAPPING: Final = 3  # changes of the controller within RECENT_MS
 _FLAPPING_MS: Final = 600_000
-_RECENT_MS: Final = 3_600_000  # older entries are ignored
 _TRANSIENT_MIN: Final = 10  # refusals of a client that an election may explain
 
 
@@ -153,7 +162,58 @@ def _directories(facts: ClusterFacts) -> Iterator[Finding]:
                         facts.caller.set_option("topics", "TOPIC", "retention.bytes=N"),
                         "; or move replicas away with kafka-reassign-partitions",
                     ),
+                    broker,
                 )
+
+
+def _cuts(facts: ClusterFacts) -> Iterator[Finding]:
+    found: dict[tuple[int, str, bool], list[Report]] = {}
+    for broker, report in sorted(facts.reports.items()):
+        for cut in report.get("cuts", ()):
+            if facts.wall_ms - cut["at_ms"] <= _DAY_MS and cut["kind"] != _SET_ASIDE:
+                found.setdefault((broker, cut["kind"], cut["has_committed"]), []).append(cut)
+    for (broker, kind, has_committed), cuts in found.items():
+        last = cuts[-1]
+        partitions = {TopicPartition(cut["topic"], cut["partition"]) for cut in cuts}
+        committed = (
+            f"; those below the high watermark {last['high_watermark']} were committed"
+            if has_committed
+            else "; no record that is known to be committed is among them"
+        )
+        yield Finding(
+            Severity.WARNING if has_committed else Severity.NOTE,
+            "cut",
+            f"broker {broker}, {named(partitions)}",
+            f"its logs lost {sum(cut['bytes'] for cut in cuts)} bytes ({kind})"
+            f"{facts.since(cuts[0]['at_ms'])}; at {facts.clock(last['at_ms'])} {last['topic']}-"
+            f"{last['partition']} lost {last['span']}: {last['why']}{committed}",
+            sentence(
+                "a replica in sync has what was committed, and this one copies it; if there is "
+                "none, restore the directory from a backup; see: ",
+                facts.caller.why("topic", last["topic"], *flag("--partition", last["partition"])),
+            ),
+        )
+
+
+def _set_aside(facts: ClusterFacts) -> Iterator[Finding]:
+    for broker, report in sorted(facts.reports.items()):
+        for directory in report["log_dirs"]:
+            count = directory.get("set_aside", 0)
+            if not count:
+                continue
+            why = [
+                f"; {cut['path']}{facts.since(cut['at_ms'])}: {cut['why']}"
+                for cut in report.get("cuts", ())
+                if cut["kind"] == _SET_ASIDE and cut["path"].startswith(f"{directory['path']}/")
+            ]
+            yield Finding(
+                Severity.NOTE,
+                "set-aside",
+                f"broker {broker}, {directory['path']}",
+                f"{counted(count, 'log')} there {'is' if count == 1 else 'are'} set aside (the "
+                f"names end in -stray): nothing reads them{''.join(why[-1:])}",
+                sentence("delete these directories when their records are not needed any more"),
+            )
 
 
 def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
@@ -171,6 +231,7 @@ def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
         f"{f': {why}' if why else ''}; the broker serves from its other directories"
         f"{f', and {named(held)} are out of sync here' if held else ''}",
         sentence(_repair(why) or "repair the disk, then ", _restart(facts, broker)),
+        broker,
     )
 
 
@@ -189,6 +250,7 @@ def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
                     f"set log.cleaner.enable=true in server.properties of broker {broker}; then ",
                     _restart(facts, broker),
                 ),
+                broker,
             )
         for given_up in cleaner["given_up"]:
             yield Finding(
@@ -202,6 +264,7 @@ def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
                     " makes it try again; if the log is damaged, stop the broker, move the "
                     "partition's directory away and start it: it copies the log from the leader",
                 ),
+                broker,
             )
 
 
@@ -303,7 +366,7 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
             if lacks is not None:
                 what = lacks.what
                 advice = sentence("if it is to be allowed: ", lacks.advice)
-            if facts.wall_ms - refusal["last_ms"] > _RECENT_MS:
+            if facts.wall_ms - refusal["last_ms"] > RECENT_MS:
                 continue
             if what.startswith(_BY_A_BROKER):
                 yield _refused_by_a_broker(facts, broker, refusal)
@@ -322,6 +385,7 @@ def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
                 f"last time at {facts.clock(refusal['last_ms'])} (from {refusal['host']}{known}): "
                 f"{what}",
                 advice,
+                broker,
             )
 
 
@@ -340,6 +404,7 @@ def _refused_by_a_broker(facts: ClusterFacts, broker: int, refusal: Mapping[str,
             "make user name and password the same in the sasl.jaas.config of the brokers' "
             "listener, here and there; for SCRAM, set the password with kafka-configs"
         ),
+        broker,
     )
 
 
@@ -384,6 +449,13 @@ _ADVICE: Final[tuple[tuple[str, Words], ...]] = (
     (
         "before authentication",
         "the listener needs SASL: set security.protocol of the client to that of the listener",
+    ),
+    (
+        "the client uses TLS",
+        (
+            "set security.protocol of the client to that of the listener, or connect to a listener "
+            "with TLS"
+        ),
     ),
     ("; served are", "use a version of the client that supports one of these versions"),
     ("no such API here", "the client uses an API of a newer Kafka: do not use that feature"),
@@ -450,7 +522,7 @@ def _emptied(facts: ClusterFacts) -> Iterator[Finding]:
     latest = {
         e["broker"]: e
         for e in facts.journal
-        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.wall_ms - _RECENT_MS
+        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.wall_ms - RECENT_MS
     }
     for broker, entry in sorted(latest.items()):
         missing = [
@@ -481,6 +553,8 @@ BROKER_RULES: Final = (
     _unreachable,
     _addresses,
     _directories,
+    _cuts,
+    _set_aside,
     _cleaner,
     _options,
     _exposed,

@@ -1,0 +1,1 @@
+"""What is wrong with a log at a start, and what it lost by that."""

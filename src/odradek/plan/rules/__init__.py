@@ -1,0 +1,1 @@
+"""The doctor's rules by their subjects: each makes findings of the facts."""

@@ -1,0 +1,102 @@
+"""What the doctor did not look at is said, and proves nothing about earlier findings."""
+
+import pytest
+
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.model.sentence import sentence
+from odradek.plan.cluster import ClusterPicture, Replicas
+from odradek.plan.doctor import examine
+from odradek.plan.examination import AREAS, failed, is_never_offered
+from odradek.plan.facts import ClusterFacts, Finding, Severity
+
+P0 = TopicPartition("t", 0)
+REPORT = {
+    "began_ms": 0,
+    "log_dirs": (),
+    "cleaner": {"is_enabled": True, "given_up": ()},
+    "unknown_options": (),
+    "refusals": (),
+}
+
+
+def facts(**more):
+    partitions = {P0: Replicas((0, 1), 5, 0, (0, 1))}
+    return ClusterFacts(picture=ClusterPicture({0: None, 1: None}, partitions, {}), **more)
+
+
+def about(kind, broker=None):
+    return Finding(Severity.WARNING, kind, "x", "y", sentence("z"), broker)
+
+
+def test_all_is_examined_of_brokers_that_report():
+    seen = examine(facts(reports={0: REPORT, 1: REPORT}))
+
+    assert (seen.not_examined, seen.unavailable, seen.is_sound) == ({}, {}, True)
+    assert all(seen.covers(about(kind)) for kind in ("disk", "offline", "lag", "crashed"))
+
+
+def test_brokers_of_apache_kafka_offer_no_reports_and_that_is_said():
+    seen = examine(facts(foreign=[0, 1]))
+
+    assert seen.unavailable["reports"].startswith("brokers 0 and 1: not brokers of Odradek")
+    assert seen.is_sound
+    assert seen.covers(about("offline"))
+    assert not seen.covers(about("refused", 0))
+
+
+def test_a_broker_without_its_report_was_not_examined():
+    seen = examine(facts(reports={0: REPORT}, unreported={1: "no answer within 5 s"}))
+
+    assert seen.not_examined == {"reports": "broker 1: no answer within 5 s"}
+    assert not seen.is_sound
+    assert [seen.covers(about("disk", broker)) for broker in (0, 1, None)] == [True, False, False]
+
+
+def test_a_broker_that_went_away_was_not_examined_and_one_that_was_removed_is():
+    gone = examine(
+        ClusterFacts(
+            picture=ClusterPicture({0: None}, {P0: Replicas((0, 1), 5, 0, (0,))}, {}),
+            reports={0: REPORT},
+        )
+    )
+
+    assert [gone.covers(about("disk", broker)) for broker in (1, 7)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "area"),
+    [("throttle", "throttle"), ("moving", "throttle"), ("open-transaction", "hanging")],
+)
+def test_facts_that_could_not_be_had_prove_nothing(kind, area):
+    assert not examine(facts(unknown={area: "no answer"})).covers(about(kind))
+    assert not examine(facts(unavailable={area: "not authorized"})).covers(about(kind))
+
+
+def test_what_a_silent_broker_knows_alone_was_not_examined():
+    seen = examine(facts(unreachable={0: "no answer"}, reports={0: REPORT, 1: REPORT}))
+
+    assert seen.not_examined == {
+        **dict.fromkeys(("certificate", "lag", "throttle"), "no answer from broker 0"),
+        **dict.fromkeys(("hanging", "retention"), "no leader of t-0 answers"),
+    }
+
+
+def test_a_failed_examination_covers_nothing():
+    seen = failed("no answer")
+
+    assert seen.not_examined.keys() == set(AREAS)
+    assert not any(map(seen.covers, map(about, ("crashed", "offline", "disk", "lag"))))
+
+
+@pytest.mark.parametrize(
+    ("error", "never"),
+    [
+        (ApiError(ErrorCode.UNSUPPORTED_VERSION, ""), True),
+        (ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ""), True),
+        (ApiError(ErrorCode.REQUEST_TIMED_OUT, ""), False),
+        (ConnectionResetError(), False),
+    ],
+)
+def test_some_facts_are_never_offered(error, never):
+    assert is_never_offered(error) is never
