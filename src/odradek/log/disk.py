@@ -5,7 +5,8 @@
   `read_later`, `remove`. Their `_now` forms are for start and shutdown.
 * `File.read` never waits for the device: it returns None if the data is not in the page cache.
 * Every failure is a `StorageError` with path and cause, so that the log directory can be taken
-  offline.
+  offline. A change of the disk either leaves nothing or takes the directory offline: the disk says
+  which errors left nothing, and `changing` withdraws that once a first step was taken.
 
 Thousands of partitions must not hold thousands of file descriptors: a `File` is only a path. Its
 descriptor is opened at first use.
@@ -14,7 +15,8 @@ descriptor is opened at first use.
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from contextlib import ContextDecorator
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 from odradek.model.errors import OdradekError
 
@@ -26,17 +28,45 @@ _SHORTAGES: Final = NO_DESCRIPTORS | {errno.ENOMEM}
 
 
 class StorageError(OdradekError):
-    """An I/O error. The log directory of `path` cannot be trusted any longer."""
+    """An I/O error. The log directory of `path` cannot be trusted any longer, with one exception.
 
-    def __init__(self, path: str, error_number: int) -> None:
+    `left_nothing`: descriptors or memory ran out before anything was changed, so that the directory
+    stays online and the operation may be repeated.
+    """
+
+    def __init__(self, path: str, error_number: int, *, left_nothing: bool = False) -> None:
         super().__init__(f"{path}: {os.strerror(error_number)} (errno {error_number})")
         self.path = path
         self.errno = error_number
+        self.left_nothing = left_nothing
+        self.half_done = False  # an operation of several steps ended between two of them
 
-    @property
-    def is_shortage(self) -> bool:
-        """Whether descriptors or memory ran out, so that the operation may succeed later."""
-        return self.errno in _SHORTAGES
+    @classmethod
+    def of_read(cls, path: str, error_number: int) -> Self:
+        """The error of a call that changes nothing."""
+        return cls(path, error_number, left_nothing=error_number in _SHORTAGES)
+
+    @classmethod
+    def of_open(cls, path: str, error_number: int) -> Self:
+        """The error of a call that opens a file: a descriptor is taken before anything else."""
+        return cls(path, error_number, left_nothing=error_number in NO_DESCRIPTORS)
+
+
+class changing(ContextDecorator):  # noqa: N801 - read as a statement: `with changing():`
+    """The steps of a change after its first one: an error there takes the directory offline.
+
+    What the change needs (descriptors, files, reads) is made ready before this block.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Begin with the first step."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, StorageError):
+            error.left_nothing = False
+            error.half_done = True
 
 
 Done: TypeAlias = Callable[[StorageError | None], None]

@@ -1,5 +1,7 @@
 """The flush of one log: what has to be on disk before the recovery point moves.
 
+A failed flush leaves what it had to flush to the next one.
+
 At most one flush of a log is under way; requests made meanwhile share the next one. The recovery
 point moves to the log end offset at the start of the flush, unless the log was truncated in
 between. Leader epochs are written first: recovery rebuilds them from the batches after the recovery
@@ -8,6 +10,7 @@ point, so the earlier ones have to be in their file.
 
 import errno
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
 from odradek.log.disk import File, StorageError
@@ -19,6 +22,18 @@ from odradek.model.clock import MonotonicMs
 from odradek.model.weak import Weak
 
 FlushDone = Callable[[StorageError | None], None]
+
+
+class _Undertaken(NamedTuple):
+    """What a flush has taken on besides the segments, for the next one if it fails."""
+
+    paths: list[str]
+    directory_changed: bool
+    doubted: Segment | None
+    settles: bool
+
+
+_NOTHING: Final = _Undertaken([], directory_changed=False, doubted=None, settles=False)
 
 
 class Flusher:
@@ -36,6 +51,7 @@ class Flusher:
         "_running",
         "_settling",
         "_started_ms",
+        "_taken",
         "_waiting",
         "directory_changed",
         "paths",
@@ -54,6 +70,7 @@ class Flusher:
         self.directory_changed = False  # files were created whose names may not be durable
         self.paths: list[str] = []  # of small files written since the last flush
         self._doubted: Segment | None = None  # see `doubt`
+        self._taken = _NOTHING  # by the flush that is under way
 
     @property
     def _log(self) -> LogState:
@@ -86,6 +103,27 @@ class Flusher:
         self._settling = self.directory_changed = True
         self.paths += settle_snapshot(self._log)
         self.request(done)
+
+    def seal(self, active: Segment) -> None:
+        """Finish the active segment before another one follows."""
+        log = self._log
+        active.finish()
+        if log.cuts_flushed < log.cuts:
+            # 1. The new segment moves the recovery point past this one. 2. After a power failure
+            # the truncated tail is back, before everything written from now on.
+            disk = log.host.disk
+            disk.flush_now([active.file, *map(disk.file, active.index_paths())])
+        active.file.rest()
+        # Written just now, even if all batches of the segment were flushed before.
+        self.paths += active.index_paths()
+        log.host.index_cache.used(active)
+
+    def moved(self, old: str, new: str) -> None:
+        """The log's directory is renamed."""
+        self.directory_changed = True
+        self.paths = [new + path.removeprefix(old) for path in self.paths]
+        taken = [new + path.removeprefix(old) for path in self._taken.paths]
+        self._taken = self._taken._replace(paths=taken)
 
     def is_overdue(self, monotonic_ms: MonotonicMs) -> bool:
         """Whether `flush.ms` has passed since the start of the last flush."""
@@ -139,6 +177,8 @@ class Flusher:
             if error is not None and self._was_renamed(log, directory, error):
                 self.replace(name, data, done)
                 return
+            if error is not None and name == PARTITION_METADATA:
+                error.left_nothing = False  # only the leader epochs are written again
             self._report(log, error)
             if done is not None:
                 done(error)
@@ -179,6 +219,7 @@ class Flusher:
             host.flush_ms.observe(host.clock.monotonic_ms() - self._started_ms)
             self._running = False
             self._leo = -1
+            self._put_back(error)
             if error is not None and self._was_renamed(log, directory, error):
                 self._waiting += dones
             else:
@@ -205,13 +246,16 @@ class Flusher:
     def _targets(self) -> list[File | str]:
         """Segments from the recovery point on; the active one's indexes if closing or settling."""
         log = self._log
-        with_indexes = self._closing or self._settling
-        self._settling = False
         disk = log.host.disk
-        paths, self.paths = self.paths, []
-        if self._doubted is not None:
-            paths += self._doubtful_paths(self._doubted)
-            self._doubted = None
+        taken = self._taken = _Undertaken(
+            self.paths, self.directory_changed, self._doubted, self._settling
+        )
+        self.paths, self.directory_changed = [], False
+        self._doubted, self._settling = None, False
+        with_indexes = self._closing or taken.settles
+        paths = list(taken.paths)
+        if taken.doubted is not None:
+            paths += self._doubtful_paths(taken.doubted)
         targets: list[File | str] = []
         for segment in log.segments_from(log.recovery_point):
             targets.append(segment.file)
@@ -219,7 +263,15 @@ class Flusher:
                 segment.save_indexes()
                 paths += segment.index_paths()
         targets += [disk.file(path) for path in paths if disk.exists(path)]
-        if self.directory_changed or self._closing:  # closing creates missing index files
-            self.directory_changed = False
+        if taken.directory_changed or self._closing:  # closing creates missing index files
             targets += [log.directory, log.directory.rpartition("/")[0]]
         return targets
+
+    def _put_back(self, error: StorageError | None) -> None:
+        taken, self._taken = self._taken, _NOTHING
+        if error is None:
+            return
+        self.paths = taken.paths + self.paths
+        self.directory_changed |= taken.directory_changed
+        self._doubted = self._doubted or taken.doubted
+        self._settling |= taken.settles

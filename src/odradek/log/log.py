@@ -26,10 +26,9 @@ This module does not decide whether to truncate or where the high watermark is: 
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
 from odradek.log.deletion import drop_end, remove_segments, remove_snapshots
-from odradek.log.disk import Data
+from odradek.log.disk import Data, changing
 from odradek.log.flushing import FlushDone, Flusher
 from odradek.log.index.recent import RecentBatches
 from odradek.log.index.transactions import AbortedTransaction, collect
@@ -38,6 +37,7 @@ from odradek.log.log_config import NEVER, LogConfig, LogHost
 from odradek.log.log_state import check
 from odradek.log.partition_metadata import PARTITION_METADATA, encode_metadata
 from odradek.log.producer_replay import note_producer, rebuild_producers, write_snapshot
+from odradek.log.producer_replay import prepare_markers as prepare
 from odradek.log.producer_state import NO_OFFSET, ActiveProducer, ProducerState
 from odradek.log.retention import Expired, expired_segments
 from odradek.log.segment import RELATIVE_OFFSET_MAX, ColdError, Segment
@@ -48,11 +48,11 @@ from odradek.log.slices import (
     LogSlice,
     OffsetOutOfRangeError,
     UnexpectedOffsetError,
+    larger_than_segment,
     load_slice,
 )
 from odradek.log.timestamps import StampedOffset, first_at, largest
 from odradek.model.clock import MonotonicMs, WallMs
-from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
     CONTROL_BIT,
@@ -175,11 +175,11 @@ class Log:
 
         Raises:
             ApiError: RECORD_LIST_TOO_LARGE, or refused by `ProducerState.check`.
-            StorageError: an I/O error; the log directory has to go offline.
+            StorageError: nothing was appended, or the log directory has to go offline.
         """
         size = header.length + OVERHEAD_BYTES
         if size > self._segment_bytes:
-            raise _larger_than_segment(size, self._segment_bytes)
+            raise larger_than_segment(size, self._segment_bytes)
         if header.producer_id >= 0:
             stored = self._check_producer(batch, header)
             if stored is not None:
@@ -195,6 +195,8 @@ class Log:
         ) and self._must_roll(header, size, last_offset, position):
             active = self.roll()
             position = 0
+        if header.attributes & CONTROL_BIT:
+            prepare(active, batch, (header,))
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_epoch(leader_epoch, first_offset)
         if self._is_lowered:
@@ -212,9 +214,9 @@ class Log:
         """Append the whole ones of fetched batches, unchanged. Returns the bytes appended.
 
         Raises:
-            CorruptBatchError: nothing was appended.
-            UnexpectedOffsetError: nothing was appended.
-            StorageError: an I/O error; the log directory has to go offline.
+            CorruptBatchError, UnexpectedOffsetError: nothing was appended.
+            InvalidRecordError: of a control record; it and what follows was not appended.
+            StorageError: what was appended is whole, or the log directory has to go offline.
         """
         taken, headers = validate_replicated(batches)
         if headers and headers[0].base_offset < self.leo:
@@ -248,6 +250,7 @@ class Log:
             self._write_lowered()
         active = self._active
         position = active.size
+        prepare(active, batches, run)
         active.file.write(position, (batches,))
         at = 0
         latest_epoch = self.epochs.latest_epoch
@@ -268,7 +271,12 @@ class Log:
         if has_grown and active.index_is_full(self.config.segment_index_bytes):
             self._roll_after = _LOOK  # the next append rolls
         if header.producer_id >= 0:
-            note_producer(self.producers, active, batch, header, base_offset)
+            if header.attributes & CONTROL_BIT:
+                with changing():
+                    note_producer(self.producers, active, batch, header, base_offset)
+                active.rest_aborted()
+            else:
+                self.producers.appended(header, base_offset)
             self.producers_end = last_offset + 1
         self.leo = last_offset + 1
         self._recent.add(last_offset + 1, active.size)
@@ -307,19 +315,12 @@ class Log:
         if timestamp <= self._roll_after:
             return False
         active, config = self._active, self.config
-        open_ms = config.roll_ms - self._jitter_ms(active.base_offset)
+        open_ms = config.roll_ms - config.jitter_ms(self.partition, active.base_offset)
         first_timestamp = active.first_timestamp
         if first_timestamp < 0:
             return self.host.clock.wall_ms() - active.created_ms > open_ms
         self._roll_after = first_timestamp + open_ms
         return timestamp > self._roll_after
-
-    def _jitter_ms(self, base_offset: int) -> int:
-        # Different for each partition and segment, but not random.
-        jitter_ms_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if not jitter_ms_max:
-            return 0
-        return crc32(f"{self.partition}@{base_offset}".encode()) % jitter_ms_max
 
     def roll(self, base_offset: int = 0) -> Segment:
         """Begin a new segment at the end of the log (or at a later offset, after a gap)."""
@@ -328,34 +329,32 @@ class Log:
         if active.base_offset == base_offset:
             assert not active.size, active.stem
             return active
-        if active.size:
-            active.finish()
-            if self.cuts_flushed < self.cuts:
-                # 1. The new segment moves the recovery point past this one. 2. After a power
-                # failure the truncated tail is back, before everything written from now on.
-                disk = self.host.disk
-                disk.flush_now([active.file, *map(disk.file, active.index_paths())])
-            active.file.rest()
-            # Written just now, even if all batches of the segment were flushed before.
-            self._flusher.paths += active.index_paths()
-            self.host.index_cache.used(active)
-        else:
-            self.segments.pop()
-            remove_segments(self.host, [active], delay_ms=0)
-        self.open_segment(base_offset)
-        self._flusher.paths.append(write_snapshot(self))
+        rolled = self._new_segment(base_offset)
+        with changing():
+            if active.size:
+                self._flusher.seal(active)
+            else:
+                self.segments.pop()
+                remove_segments(self.host, [active], delay_ms=0)
+            self._activate(rolled)
+            self._flusher.paths.append(write_snapshot(self))
         if active.size:
             self._flusher.request(None)
         return self._active
 
     def open_segment(self, base_offset: int) -> None:
         """Add an empty active segment."""
+        self._activate(self._new_segment(base_offset))
+
+    def _new_segment(self, base_offset: int) -> Segment:
         wall_ms = self.host.clock.wall_ms()
-        segment = Segment.create(self.host.disk, self.directory, base_offset, wall_ms)
+        return Segment.create(self.host.disk, self.directory, base_offset, wall_ms)
+
+    def _activate(self, segment: Segment) -> None:
         self.segments.append(segment)
-        self._bases.append(base_offset)
+        self._bases.append(segment.base_offset)
         self._flusher.directory_changed = True
-        self.leo = base_offset
+        self.leo = segment.base_offset
         self.activate_last()
 
     def activate_last(self) -> None:
@@ -594,6 +593,11 @@ class Log:
         self.cuts += 1
         keep = bisect_right(self._bases, offset)
         end = self.segments[keep - 1].end_below(offset)
+        self._truncate(offset, keep, end)
+        return True
+
+    @changing()
+    def _truncate(self, offset: int, keep: int, end: int) -> None:
         # First: if the process ends now, its high watermark is not above the end of the log.
         self.set_high_watermark(min(self.high_watermark, end))
         if end < max(self.recovery_point, self.first_dirty_offset):
@@ -611,8 +615,8 @@ class Log:
         if offset < self.producers_end:
             for _ in rebuild_producers(self):
                 pass
-        return True
 
+    @changing()
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the empty log continues at `offset`."""
         self.cuts += 1
@@ -634,8 +638,8 @@ class Log:
         self.host.recovery_point_lowered(self.directory)
 
     def _write_lowered(self) -> None:
-        self._is_lowered = False
         self.host.write_lowered(self.directory)
+        self._is_lowered = False
 
     def _ends_at(self, leo: int) -> None:
         self.leo = leo
@@ -675,7 +679,8 @@ class Log:
             self._flusher.save_epochs()
         # The recovery point does not move: if the deleted segments are back after a power failure,
         # they may be incomplete and have to be recovered from there on.
-        remove_segments(self.host, dropped, delay_ms=self.config.file_delete_delay_ms)
+        with changing():
+            remove_segments(self.host, dropped, delay_ms=self.config.file_delete_delay_ms)
         return expired
 
     # ------------------------------------------------------------------------------ durability
@@ -734,15 +739,11 @@ class Log:
         """Close the file descriptors of all segments until the next use."""
         for segment in self.segments:
             segment.file.rest()
+            segment.rest_aborted()
 
     def moved(self, directory: str) -> None:
         """The directory was renamed."""
+        self._flusher.moved(self.directory, directory)
         self.directory = directory
-        self._flusher.directory_changed = True
         for segment in self.segments:
             segment.moved(directory)
-
-
-def _larger_than_segment(size: int, segment_bytes: int) -> ApiError:
-    text = f"record batch of {size} bytes; segment.bytes={segment_bytes}"
-    return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, text)

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+from zlib import crc32
 
 from odradek.log.disk import Disk, StorageError
 from odradek.log.repair.cuts import LogCut
 from odradek.log.segment import IndexCache
 from odradek.model.clock import Clock
+from odradek.model.partition import TopicPartition
 from odradek.obs.metrics import Histogram
 
 NEVER: Final = (1 << 63) - 1
@@ -51,6 +53,13 @@ class LogConfig:
             if self.is_compacted
             else (self.segment_ms)
         )
+
+    def jitter_ms(self, partition: TopicPartition, base_offset: int) -> int:
+        """How much earlier a segment is rolled: different for each one, but not random."""
+        jitter_ms_max = min(self.segment_jitter_ms, self.segment_ms)
+        if not jitter_ms_max:
+            return 0
+        return crc32(f"{partition}@{base_offset}".encode()) % jitter_ms_max
 
     @property
     def is_deleted(self) -> bool:

@@ -34,7 +34,7 @@ from odradek.log.directories import (
     MetaProperties,
     marked_name,
 )
-from odradek.log.disk import NO_DESCRIPTORS, StorageError
+from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER, LogConfig, LogHost
 from odradek.log.recovery import Checkpointed, loading
@@ -447,12 +447,12 @@ class Logs:
     def failed(self, error: StorageError) -> None:
         """Take the log directory of that path offline, with all its logs.
 
-        If only file descriptors ran out it stays online: the operation has failed, and may be
-        repeated. Not so while logs are loaded: a log that was not loaded would be created again,
-        empty, and could become leader.
+        It stays online if descriptors or memory ran out before anything was changed: the operation
+        may be repeated. Not so while logs are loaded: a log that was not loaded would be created
+        again, empty, and could become leader.
         """
-        if error.errno in NO_DESCRIPTORS:
-            _logger.error("out of file descriptors; the log directory stays online: %s", error)
+        if error.left_nothing:
+            _logger.error("nothing was changed; the log directory stays online: %s", error)
             return
         self._take_offline(error)
 

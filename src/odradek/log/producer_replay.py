@@ -14,7 +14,23 @@ from odradek.log.log_state import LogState
 from odradek.log.producer_state import CorruptSnapshotError, ProducerState
 from odradek.log.segment import SNAPSHOT, Segment, segment_stem
 from odradek.record.batch import CONTROL_BIT, BatchHeader
-from odradek.record.control import read_marker
+from odradek.record.control import ControlType, read_marker
+
+
+def prepare_markers(active: Segment, batches: Data, run: Sequence[BatchHeader]) -> None:
+    """Make ready, or refuse, what control batches change besides the log: before they are written.
+
+    Raises:
+        InvalidRecordError: one has no marker that can be read.
+        StorageError: the transaction index cannot be opened.
+    """
+    at = 0
+    for header in run:
+        if header.attributes & CONTROL_BIT:
+            marker = read_marker(memoryview(batches)[at : at + header.size_bytes])
+            if marker is not None and marker.type is ControlType.ABORT:
+                active.prepare_aborted()
+        at += header.size_bytes
 
 
 def note_producer(

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
-from odradek.log.disk import Data, Disk, File
+from odradek.log.disk import Data, Disk, File, StorageError
 from odradek.log.index.offsets import OffsetIndex
 from odradek.log.index.times import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.index.times import TimeIndex, TimestampAndOffset
@@ -73,6 +73,7 @@ class Segment:
         "_first_timestamp",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_transactions",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
@@ -98,6 +99,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._aborted: list[AbortedTransaction] | None = None  # None: not read yet
+        self._transactions: File | None = None  # see `prepare_aborted`
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, wall_ms: WallMs) -> "Segment":
@@ -213,6 +215,11 @@ class Segment:
             for position, header in self._walk(0, size, wait=True):
                 self.appended(position, header, header.last_offset, interval)
                 yield
+        except StorageError:
+            # Half an index shows a largest timestamp that is too low: retention would delete early.
+            self.offset_index = self.time_index = self._first_timestamp = None
+            self._max_timestamp = _UNKNOWN
+            raise
         finally:
             self.size = size
 
@@ -388,14 +395,33 @@ class Segment:
             self._aborted = decode(data, base_offset=self.base_offset)
         return self._aborted
 
+    def prepare_aborted(self) -> File:
+        """Read and open the transaction index, or create it: before an abort marker is written.
+
+        Once the marker is in the log its transaction must be in the index.
+        """
+        file = self._transactions
+        if file is None:
+            path = self.stem + TRANSACTION_INDEX
+            exists = self.aborted() or self.disk.exists(path)
+            file = self.disk.file(path) if exists else self.disk.create(path)
+            file.pin()
+            file.unpin()  # it stays open as long as no other file needs the descriptor
+            self._transactions = file
+        return file
+
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Add a transaction; it is written to the file at once, as this is rare."""
-        aborted = self.aborted()
-        path = self.stem + TRANSACTION_INDEX
-        file = self.disk.file(path) if aborted else self.disk.create(path)
+        aborted, file = self.aborted(), self.prepare_aborted()
         file.write(len(aborted) * TRANSACTION_ENTRY_BYTES, (transaction.encode(),))
-        file.rest()
+        self.rest_aborted()
         aborted.append(transaction)
+
+    def rest_aborted(self) -> None:
+        """Close the transaction index."""
+        if self._transactions is not None:
+            self._transactions.rest()
+            self._transactions = None
 
     def keep_aborted_below(self, offset: int) -> None:
         """Remove transactions with a marker at or above `offset`."""
@@ -449,6 +475,7 @@ class Segment:
 
     def moved(self, directory: str) -> None:
         """The log's directory was renamed."""
+        self.rest_aborted()
         self.stem = segment_stem(directory, self.base_offset)
         self.file.path = self.stem + LOG
 

@@ -38,6 +38,11 @@ class OffsetOutOfRangeError(ApiError):
         )
 
 
+def larger_than_segment(size: int, segment_bytes: int) -> ApiError:
+    text = f"record batch of {size} bytes; segment.bytes={segment_bytes}"
+    return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+
+
 class UnexpectedOffsetError(OdradekError):
     """A fetched batch begins below the end of the follower's log.
 

@@ -610,10 +610,10 @@ def test_a_directory_that_fails_goes_offline_with_all_its_logs(world, broker):
 
 def test_a_directory_stays_online_when_file_descriptors_run_out(broker, caplog):
     path = "/a"
-    broker.logs.failed(StorageError(f"{path}/t-0/0.log", errno.EMFILE))
+    broker.logs.failed(StorageError.of_open(f"{path}/t-0/0.log", errno.EMFILE))
 
     assert not broker.logs.has_offline_dir
-    assert "out of file descriptors; the log directory stays online" in caplog.text
+    assert "nothing was changed; the log directory stays online" in caplog.text
 
 
 def test_a_directory_that_cannot_be_loaded_for_lack_of_descriptors_is_offline(world, broker):

@@ -365,7 +365,7 @@ class CoordinatorTopic(Generic[M]):
                 await replayer.run()
         except StorageError as error:
             log.exception("%s cannot be loaded", coordinator)
-            if not error.is_shortage:
+            if not error.left_nothing:
                 self.replicas.storage_failed(error)
             return False
         except Exception:

@@ -21,7 +21,7 @@ from odradek.broker.cluster.peers import Peer, PeerError
 from odradek.broker.replication.leader_probe import PROBE_MS, LeaderProbe
 from odradek.broker.replication.partition import Partition
 from odradek.broker.serving.tasks import Tasks
-from odradek.log.disk import NO_DESCRIPTORS, StorageError
+from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER
 from odradek.log.repair.cuts import CutKind, LogCut
@@ -485,10 +485,10 @@ class ReplicaFetcher:
     def _after_storage_error(
         self, key: PartitionKey, followed: _Followed, error: StorageError
     ) -> None:
-        """Fetch again later if only file descriptors ran out: the log directory stays online, so
-        the controller has no reason to send LeaderAndIsr again.
+        """Fetch again later if the log directory stays online: then the controller has no reason
+        to send LeaderAndIsr again.
         """
-        if error.errno in NO_DESCRIPTORS:
+        if error.left_nothing:
             self._hold_back(key, followed, self._options.backoff_ms)
         else:
             self.leave(followed.partition)

@@ -85,5 +85,6 @@ def _outcome(answer: dict[str, Any]) -> CleaningOutcome:
         return CleaningOutcome.from_json(answer["outcome"])
     if "storage" in answer:
         path, error_number = answer["storage"]
-        raise StorageError(path, error_number)
+        # The process writes files of its own, which are removed: the log is as it was.
+        raise StorageError.of_read(path, error_number)
     raise CleaningError(answer["damage"])

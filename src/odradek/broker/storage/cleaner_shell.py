@@ -214,8 +214,10 @@ class LogCleaner:
                 remove_cleaned(job, held.host.disk)
                 log.info("%s changed while it was cleaned: it is cleaned again", held.partition)
         except StorageError as error:
-            # A file that was truncated or deleted meanwhile is missing, which is not a failure.
-            if self._is_unchanged(held, stamp) and error.errno != errno.ENOENT:
+            # A file that was truncated or deleted meanwhile is missing, which is not a failure
+            # unless the log's own files were being renamed.
+            is_missing = error.errno == errno.ENOENT and not error.half_done
+            if not held.removed and not is_missing:
                 self._logs.failed(error)
         except CleanerDiedError as error:
             await self._died(held, error)

@@ -26,7 +26,7 @@ offset moves. 2. The next round removes a tombstone as clean. 3. After a power f
 segments are back, and with them the record that the tombstone had deleted.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from odradek.log.cleaning.batches import LastOfProducer
@@ -38,7 +38,7 @@ from odradek.log.cleaning.round import (
     SourceSegment,
 )
 from odradek.log.deletion import remove_later
-from odradek.log.disk import StorageError
+from odradek.log.disk import StorageError, changing
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER
 from odradek.log.segment import (
@@ -200,12 +200,18 @@ def replace(log: Log, cleaned: CleanedSegment) -> bool:
     Raises:
         StorageError: an I/O error; the log directory has to go offline.
     """
-    disk, host = log.host.disk, log.host
-    base_offset = cleaned.sources[0]
-    stem = segment_stem(log.directory, base_offset)
     old = [s for s in log.segments if s.base_offset in cleaned.sources]
     if len(old) < len(cleaned.sources) or log.active_segment in old:
         return False
+    with changing():
+        _rename(log, old, cleaned)
+    return True
+
+
+def _rename(log: Log, old: Sequence[Segment], cleaned: CleanedSegment) -> None:
+    disk, host = log.host.disk, log.host
+    base_offset = cleaned.sources[0]
+    stem = segment_stem(log.directory, base_offset)
     suffixes = [suffix for suffix in _LOG_LAST if disk.exists(stem + suffix + CLEANED)]
     for suffix in suffixes:
         disk.rename(stem + suffix + CLEANED, stem + suffix + SWAP)
@@ -229,7 +235,6 @@ def replace(log: Log, cleaned: CleanedSegment) -> bool:
         Segment.existing(disk, log.directory, base_offset, size=cleaned.size, mtime_ms=created_ms),
     )
     remove_later(host, renamed, delay_ms=log.config.file_delete_delay_ms)
-    return True
 
 
 def make_durable(

@@ -29,6 +29,7 @@ from odradek.log.disk import (
     StorageError,
 )
 from odradek.log.system.read_ahead import read_logs
+from odradek.log.system.replacing import DIRECTORY, Replacement, replace
 from odradek.log.system.resident import is_resident
 
 THREADS: Final = 4
@@ -53,8 +54,9 @@ class RealFile:
 
     def write(self, position: int, buffers: Sequence[Data]) -> None:
         self._used = True
+        fd = self._fd if self._fd >= 0 else self._ready()
         try:
-            written = os.pwritev(self._fd if self._fd >= 0 else self._open(), buffers, position)
+            written = os.pwritev(fd, buffers, position)
             if written != sum(map(len, buffers)):
                 self._write_rest(position + written, b"".join(buffers)[written:])
         except OSError as error:
@@ -108,14 +110,14 @@ class RealFile:
                 self._disk.nowait_unknown = True
             return os.preadv(fd, (into,), position)
         except OSError as error:
-            raise _storage_error(self.path, error) from error
+            raise _read_error(self.path, error) from error
 
     def read_now(self, position: int, length: int) -> bytes:
         self._used = True
         try:
             return _read_fully(self._fd if self._fd >= 0 else self._open(), position, length)
         except OSError as error:
-            raise _storage_error(self.path, error) from error
+            raise _read_error(self.path, error) from error
 
     def read_later(self, position: int, length: int, done: ReadDone) -> None:
         try:
@@ -128,7 +130,9 @@ class RealFile:
             self.unpin()
             done(result)
 
-        self._disk.run_later(lambda: _read_fully(fd, position, length), self.path, finish)
+        self._disk.run_later(
+            lambda: _read_fully(fd, position, length), self.path, finish, StorageError.of_read
+        )
 
     def size(self) -> int:
         return self._stat().st_size
@@ -140,21 +144,19 @@ class RealFile:
         try:
             return os.fstat(self._fd) if self._fd >= 0 else os.stat(self.path)
         except OSError as error:
-            raise _storage_error(self.path, error) from error
+            raise _read_error(self.path, error) from error
 
     def truncate(self, size: int) -> None:
         self._used = True
+        fd = self._fd if self._fd >= 0 else self._ready()
         try:
-            os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
+            os.ftruncate(fd, size)
         except OSError as error:
             raise _storage_error(self.path, error) from error
 
     def pin(self) -> int:
         if self._fd < 0:
-            try:
-                self._open()
-            except OSError as error:
-                raise _storage_error(self.path, error) from error
+            self._ready()
         self._pins += 1
         return self._fd
 
@@ -183,6 +185,12 @@ class RealFile:
             self._used = False
             return False
         return True
+
+    def _ready(self) -> int:
+        try:
+            return self._open()
+        except OSError as error:
+            raise _open_error(self.path, error) from error
 
     def _open(self) -> int:
         self._fd = self._disk.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -220,7 +228,7 @@ class RealDisk:
         self.nowait_unknown = False
         self._descriptors_max = descriptors_max or _descriptors_allowed()
         self._open: OrderedDict[RealFile, None] = OrderedDict()
-        self._replacing: dict[str, _Replacement] = {}
+        self._replacing: dict[str, Replacement] = {}
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads_wanted = threads
         self._threads: list[threading.Thread] = []
@@ -243,7 +251,7 @@ class RealDisk:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             file = RealFile(self, path, self.open(path, flags))
         except OSError as error:
-            raise _storage_error(path, error) from error
+            raise _open_error(path, error) from error
         self.opened(file)
         return file
 
@@ -254,9 +262,12 @@ class RealDisk:
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS or not self._open:
                 raise
+        self._give_up_some()
+        return os.open(path, flags, 0o644)
+
+    def _give_up_some(self) -> None:
         for file in list(self._open)[:_GIVEN_UP]:
             file.rest()
-        return os.open(path, flags, 0o644)
 
     def opened(self, file: RealFile) -> None:
         """A file has opened a descriptor: another one may have to close its own."""
@@ -283,23 +294,32 @@ class RealDisk:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _storage_error(path, error) from error
+            raise _read_error(path, error) from error
         try:
             return _read_fully(fd, 0, os.fstat(fd).st_size)
         except OSError as error:
-            raise _storage_error(path, error) from error
+            raise _read_error(path, error) from error
         finally:
             os.close(fd)
 
     def replace_now(self, path: str, data: bytes) -> None:
-        running = self._replacing.get(path)
         try:
-            if running is None:
-                _replace(path, data)
-            else:
-                running.overtake(path, data)
+            self._replace_now(path, data)
         except OSError as error:
-            raise _storage_error(path, error) from error
+            if error.errno not in NO_DESCRIPTORS:
+                raise _storage_error(path, error) from error
+            self._give_up_some()
+            try:
+                self._replace_now(path, data)
+            except OSError as again:
+                raise _open_error(path, again) from again
+
+    def _replace_now(self, path: str, data: bytes) -> None:
+        running = self._replacing.get(path)
+        if running is None:
+            replace(path, data)
+        else:
+            running.overtake(path, data)
 
     def replace_later(self, path: str, data: bytes, done: Done) -> None:
         running = self._replacing.get(path)
@@ -310,7 +330,7 @@ class RealDisk:
             running.next_done.append(done)
 
     def _start_replacing(self, path: str, data: bytes, dones: list[Done]) -> None:
-        running = self._replacing[path] = _Replacement()
+        running = self._replacing[path] = Replacement()
 
         def finish(result: StorageError | None) -> None:
             del self._replacing[path]
@@ -319,7 +339,17 @@ class RealDisk:
             for done in dones:
                 done(result)
 
-        self.run_later(lambda: running.run(path, data), path, finish)
+        def tried(result: StorageError | None) -> None:
+            if result is not None and result.left_nothing:
+                self._give_up_some()
+                self.run_later(run, path, finish, StorageError.of_open)
+            else:
+                finish(result)
+
+        def run() -> None:
+            running.run(path, data)
+
+        self.run_later(run, path, tried, StorageError.of_open)
 
     # ---- directories
 
@@ -328,7 +358,7 @@ class RealDisk:
             with os.scandir(path) as entries:
                 return sorted(filter(None, map(_entry, entries)))
         except OSError as error:
-            raise _storage_error(path, error) from error
+            raise _read_error(path, error) from error
 
     def read_ahead(self, directories: Sequence[str]) -> None:
         self.run_later(lambda: read_logs(directories), "", lambda _: None)
@@ -362,42 +392,34 @@ class RealDisk:
     # ---- durability
 
     def flush(self, targets: Sequence[File | str], done: Done) -> None:
-        pinned: list[RealFile] = []
-        work: list[int | str] = []
+        opened = _FlushTargets(self)
         try:
             for target in targets:
-                if isinstance(target, RealFile):
-                    work.append(target.pin())
-                    pinned.append(target)
-                else:
-                    assert isinstance(target, str), target
-                    work.append(target)
+                opened.add(target)
         except StorageError as error:
-            for file in pinned:
-                file.unpin()
+            opened.close()
             self.call_soon(done, error)
             return
 
         def finish(result: StorageError | None) -> None:
-            for file in pinned:
-                file.unpin()
+            opened.close()
             done(result)
 
         first = targets[0] if targets else ""
         path = first if isinstance(first, str) else first.path
-        self.run_later(lambda: _flush(work), path, finish)
+        self.run_later(opened.run, path, finish)
 
     def flush_now(self, targets: Sequence[File | str]) -> None:
         for target in targets:
+            opened = _FlushTargets(self)
             try:
-                if isinstance(target, str):
-                    _flush([target])
-                else:
-                    _flush([target.pin()])
-                    target.unpin()
+                opened.add(target)
+                opened.run()
             except OSError as error:
                 path = target if isinstance(target, str) else target.path
                 raise _storage_error(path, error) from error
+            finally:
+                opened.close()
 
     # ---- locks and space
 
@@ -426,20 +448,26 @@ class RealDisk:
         try:
             found = os.statvfs(path)
         except OSError as error:
-            raise _storage_error(path, error) from error
+            raise _read_error(path, error) from error
         blocks: int = getattr(found, field)
         return blocks * found.f_frsize
 
     # ---- threads
 
-    def run_later(self, job: Callable[[], Any], path: str, done: Callable[[Any], None]) -> None:
-        """Run `job` in a thread; `done` gets what it returns, or a StorageError."""
+    def run_later(
+        self,
+        job: Callable[[], Any],
+        path: str,
+        done: Callable[[Any], None],
+        failed: Callable[[str, int], StorageError] = StorageError,
+    ) -> None:
+        """Run `job` in a thread; `done` gets what it returns, or the StorageError of `failed`."""
 
         def run() -> None:
             try:
                 result = job()
             except OSError as error:
-                result = _storage_error(path, error)
+                result = failed(path, error.errno or errno.EIO)
             self.call_soon(done, result)
 
         if len(self._threads) < self._threads_wanted:
@@ -454,26 +482,52 @@ class RealDisk:
             run()
 
 
-class _Replacement:
-    """One file being replaced in a thread; of the replacements that wait only the last is made."""
+class _FlushTargets:
+    """Descriptors of files and directories, all opened before the first of them is flushed."""
 
-    def __init__(self) -> None:
-        self.next_data = b""
-        self.next_done: list[Done] = []
-        self._overtaken = False
-        self._lock = threading.Lock()
+    def __init__(self, disk: RealDisk) -> None:
+        self._disk = disk
+        self._pinned: list[RealFile] = []
+        self._files: list[int] = []
+        self._directories: list[int] = []
 
-    def run(self, path: str, data: bytes) -> None:
-        with self._lock:
-            if not self._overtaken:
-                _replace(path, data)
+    def add(self, target: File | str) -> None:
+        """Open a file or a directory.
 
-    def overtake(self, path: str, data: bytes) -> None:
-        """Replace the file at once; replacements under way or waiting must not undo it."""
-        self._overtaken = True
-        self.next_data = data
-        with self._lock:
-            _replace(path, data)
+        Raises:
+            StorageError: it cannot be opened.
+        """
+        if isinstance(target, RealFile):
+            self._files.append(target.pin())
+            self._pinned.append(target)
+            return
+        assert isinstance(target, str), target
+        try:
+            self._directories.append(self._disk.open(target, DIRECTORY))
+        except OSError as error:
+            raise _open_error(target, error) from error
+
+    def run(self) -> None:
+        """Flush all, the files first."""
+        for fd in self._files:
+            os.fdatasync(fd)
+        for fd in self._directories:
+            os.fsync(fd)
+
+    def close(self) -> None:
+        """Close the directories; the files stay open."""
+        for file in self._pinned:
+            file.unpin()
+        for fd in self._directories:
+            os.close(fd)
+
+
+def _read_error(path: str, error: OSError) -> StorageError:
+    return StorageError.of_read(path, error.errno or errno.EIO)
+
+
+def _open_error(path: str, error: OSError) -> StorageError:
+    return StorageError.of_open(path, error.errno or errno.EIO)
 
 
 def _storage_error(path: str, error: OSError) -> StorageError:
@@ -502,31 +556,6 @@ def _read_fully(fd: int, position: int, length: int) -> bytes:
             break
         data += more
     return data
-
-
-def _replace(path: str, data: bytes) -> None:
-    temporary = f"{path}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        while data:
-            data = data[os.write(fd, data) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(temporary, path)
-    _flush([os.path.dirname(path)])
-
-
-def _flush(targets: Sequence[int | str]) -> None:
-    for target in targets:
-        if isinstance(target, int):
-            os.fdatasync(target)
-            continue
-        fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def _remove(paths: Sequence[str]) -> None:

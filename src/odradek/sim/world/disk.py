@@ -10,6 +10,8 @@ It implements `odradek.log.disk.Disk` (one test suite for both) and is determini
               the first few. If a truncation is lost, so are writes behind the new end, because
               journalling filesystems keep their order
 
+A fault of the operation "open" strikes at the first use of a file, and at the flush of a directory.
+
 A flush makes durable what was written before it was requested. After a failed flush the dirty pages
 can be read, but are never written to the device. Completions come through `call_later`, delayed and
 in any order. After a crash, files and pending completions belong to a dead process: using such a
@@ -18,7 +20,7 @@ file is an error of the test.
 
 import errno
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
@@ -29,6 +31,12 @@ from odradek.model.clock import WallMs
 from odradek.sim.world.stored import Content, Directory, Node, used_bytes
 
 UNLIMITED: Final = 1 << 40
+# Operations of which some errors leave nothing; all others may have changed something.
+_ERRORS: Final[Mapping[str, Callable[[str, int], StorageError]]] = {
+    "open": StorageError.of_open,
+    "create": StorageError.of_open,
+    **dict.fromkeys(("read", "size", "list", "statvfs"), StorageError.of_read),
+}
 
 
 class Crash(Enum):
@@ -68,11 +76,11 @@ class SimulatedFile:
 
     __slots__ = ("_content", "_crashes", "_disk", "path")
 
-    def __init__(self, disk: "SimulatedDisk", path: str) -> None:
+    def __init__(self, disk: "SimulatedDisk", path: str, content: Content | None = None) -> None:
         self.path = path
         self._disk = disk
         self._crashes = disk.crashes
-        self._content: Content | None = None
+        self._content = content
 
     def write(self, position: int, buffers: Sequence[Data]) -> None:
         content = self._use("write")
@@ -135,6 +143,7 @@ class SimulatedFile:
         content.mtime_ms = self._disk.wall_ms()
 
     def pin(self) -> int:
+        self.content()
         return -1
 
     def unpin(self) -> None:
@@ -147,12 +156,14 @@ class SimulatedFile:
         """The file's content, looked up once and then kept like a file descriptor."""
         assert self._crashes == self._disk.crashes, f"{self.path} belongs to a dead process"
         if self._content is None:
+            self._disk.strike("open", self.path)
             self._content = self._disk.content(self.path)
         return self._content
 
     def _use(self, operation: str) -> Content:
+        content = self.content()
         self._disk.strike(operation, self.path)
-        return self.content()
+        return content
 
 
 class SimulatedLock:
@@ -240,36 +251,40 @@ class SimulatedDisk:
         if isinstance(content, Directory):
             raise StorageError(path, errno.EISDIR)
         if content is None:
-            directory.change((name, Content(mtime_ms=self.wall_ms())))
+            content = Content(mtime_ms=self.wall_ms())
+            directory.change((name, content))
         else:
             content.resize(0)
-        return SimulatedFile(self, path)
+        return SimulatedFile(self, path, content)
 
     def read_file(self, path: str) -> bytes | None:
+        self.strike("open", path)
         self.strike("read", path)
         directory, name = self._locate(path)
         node = directory.entries.get(name)
         return bytes(node.data) if isinstance(node, Content) else None
 
     def replace_now(self, path: str, data: bytes) -> None:
+        self._write_beside(path, data)
+        self._start_flush(_parent(path), opens=False)()
+
+    def _write_beside(self, path: str, data: bytes) -> None:
         temporary = f"{path}.tmp"
+        self.strike("open", _parent(path))
         file = self.create(temporary)
         file.write(0, (data,))
         self.flush_now([file])
         self.rename(temporary, path)
-        self.flush_now([_parent(path)])
 
     def replace_later(self, path: str, data: bytes, done: Done) -> None:
         """See `Disk`. Replaced at once, to keep the order; durable when `done` is called."""
         try:
-            file = self.create(f"{path}.tmp")
-            file.write(0, (data,))
-            self.flush_now([file])
-            self.rename(f"{path}.tmp", path)
+            self._write_beside(path, data)
+            keep = self._start_flush(_parent(path), opens=False)
         except StorageError as error:
             self.complete_later(lambda error=error: done(error))  # type: ignore[misc]
         else:
-            self.flush([_parent(path)], done)
+            self._flush_later([keep], done)
 
     # ---- directories
 
@@ -346,8 +361,10 @@ class SimulatedDisk:
             keep = [self._start_flush(target) for target in targets]
         except StorageError as error:
             self.complete_later(lambda error=error: done(error))  # type: ignore[misc]
-            return
+        else:
+            self._flush_later(keep, done)
 
+    def _flush_later(self, keep: Sequence[Callable[[], None]], done: Done) -> None:
         def finish() -> None:
             try:
                 for make_durable in keep:
@@ -363,8 +380,10 @@ class SimulatedDisk:
         for target in targets:
             self._start_flush(target)()
 
-    def _start_flush(self, target: File | str) -> Callable[[], None]:
+    def _start_flush(self, target: File | str, *, opens: bool = True) -> Callable[[], None]:
         if isinstance(target, str):
+            if opens:
+                self.strike("open", target)
             directory, count = self._directory(target), len(self._directory(target).pending)
             return lambda: self._finish_flush(target, lambda: directory.keep(count))
         assert isinstance(target, SimulatedFile)
@@ -426,7 +445,7 @@ class SimulatedDisk:
         """Raise the error of a matching fault, if there is one."""
         for fault in self.faults:
             if fault.strikes(operation, path):
-                raise StorageError(path, fault.errno)
+                raise _ERRORS.get(operation, StorageError)(path, fault.errno)
 
     def mutate(self, path: str) -> None:
         """Count a change, and crash instead of it if `crash_after` has chosen it."""

@@ -503,7 +503,8 @@ def test_a_follower_that_ran_out_of_file_descriptors_fetches_again():
     """The log directory stays online, and no LeaderAndIsr request follows."""
 
     async def story(live, leader):
-        live.disk.faults.append(DiskFault("write", live.log().directory, errno.EMFILE))
+        live.log().rest()
+        live.disk.faults.append(DiskFault("open", live.log().directory, errno.EMFILE))
         leader.reply(answer(part(records=batch(0, b"a"))))
         await live.until(lambda: len(leader.fetches) == 2)
         assert live.log().leo == 0
@@ -513,14 +514,15 @@ def test_a_follower_that_ran_out_of_file_descriptors_fetches_again():
     follow(story)
 
 
-def test_a_follower_that_ran_out_of_file_descriptors_truncates_again():
+def test_a_truncation_that_ran_out_of_file_descriptors_half_way_takes_the_directory_offline():
+    """Its old segments are removed: an append would go into a deleted file."""
+
     async def story(live, leader):
         live.disk.faults.append(DiskFault("create", live.log().directory, errno.EMFILE))
         leader.reply(answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)))
-        await live.until(lambda: len(leader.fetches) == 2)
-        leader.reply(answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)))
-        await live.until(lambda: live.log().leo == 40)
-        live.log().validate()
+        await live.until(lambda: live.broker.logs.has_offline_dir)
+
+        assert live.partition().log is None
 
     follow(story, start=40, end=43)
 
