@@ -279,7 +279,9 @@ class LogDirectory:
         texts.append(offsets)
 
         def written(error: StorageError | None) -> None:
-            if error is None:
+            if error is not None:
+                self._forget_written(name, offsets)
+            else:
                 found = [number for number, text in enumerate(texts) if text is offsets]
                 del texts[: found[0] if found else 0]
             done(error)
@@ -289,8 +291,17 @@ class LogDirectory:
     def write_checkpoint_now(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         self._written[name] = offsets
         self._may_say.setdefault(name, []).append(offsets)
-        self._disk.replace_now(self._file(name), encode_offsets(offsets))
+        try:
+            self._disk.replace_now(self._file(name), encode_offsets(offsets))
+        except StorageError:
+            self._forget_written(name, offsets)
+            raise
         self._may_say[name] = [offsets]
+
+    def _forget_written(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Let the next checkpoint be written even if its content is that of the failed one."""
+        if self._written.get(name) is offsets:
+            del self._written[name]
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

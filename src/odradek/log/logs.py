@@ -182,7 +182,7 @@ class Logs:
                 try:
                     self._settle_copies()
                 except StorageError as error:
-                    self._take_offline(error)
+                    self.take_offline(error)
         except StartupError:
             self._leave_directories()
             raise
@@ -193,7 +193,7 @@ class Logs:
                 directory.lock()
                 directory.check(identity)
             except StorageError as error:
-                self._take_offline(error)
+                self.take_offline(error)
 
     def _refuse_to_start_on_nothing(self) -> None:
         if not self.online_directories:
@@ -211,7 +211,7 @@ class Logs:
             yield from self._load_partitions(directory, identity)
             directory.is_loaded = True
         except StorageError as error:
-            self._take_offline(error)
+            self.take_offline(error)
 
     def _load_partitions(self, directory: LogDirectory, identity: MetaProperties) -> Iterator[None]:
         entries = directory.open()
@@ -270,7 +270,7 @@ class Logs:
         except StorageError as error:
             if less is log:
                 raise  # the directory that is being loaded has failed
-            self._take_offline(error)
+            self.take_offline(error)
 
     def _put_aside(self, log: Log, reason: str = "another log has more of it") -> None:
         """Rename it as stray; an empty log is deleted."""
@@ -304,8 +304,8 @@ class Logs:
                 self._take_place(future)
 
     def _take_place(self, future: Log) -> None:
-        del self._futures[future.partition]
         self.rename(future, Mark.NONE)
+        del self._futures[future.partition]
         self._add(future)
 
     def _refuse_double(self, known: Log | None, path: str) -> None:
@@ -332,7 +332,7 @@ class Logs:
         """Create a log in the given directory, or in the one with the fewest logs.
 
         Raises:
-            StorageError: no directory could create it; those that were tried are offline.
+            StorageError: nothing was made; or all directories that were tried are offline.
         """
         assert partition not in self._logs, partition
         while True:
@@ -348,7 +348,7 @@ class Logs:
                 )
             except StorageError as error:
                 self.failed(error)
-                if not self.is_offline(path):
+                if error.left_nothing or not self.is_offline(path):
                     raise
                 continue
             self._add(log)
@@ -396,9 +396,8 @@ class Logs:
         def written(error: StorageError | None) -> None:
             nonlocal left
             if error is not None:
-                self.failed(error)
-            left -= 1
-            if not left:
+                self.take_offline(error)  # the offsets in the file would be those of the new log
+            if not (left := left - 1):
                 done()
 
         for path in self.online_directories:
@@ -426,6 +425,7 @@ class Logs:
 
         def flushed(error: StorageError | None) -> None:
             if error is not None:
+                self._deleted_in.update(dict.fromkeys(paths))
                 self.failed(error)
             done(error is None)
 
@@ -447,16 +447,16 @@ class Logs:
     def failed(self, error: StorageError) -> None:
         """Take the log directory of that path offline, with all its logs.
 
-        It stays online if descriptors or memory ran out before anything was changed: the operation
-        may be repeated. Not so while logs are loaded: a log that was not loaded would be created
-        again, empty, and could become leader.
+        It stays online if descriptors or memory ran out before anything was changed. Not so while
+        logs are loaded: a log that was not loaded would be created again, and might lead, empty.
         """
-        if error.left_nothing:
-            _logger.error("nothing was changed; the log directory stays online: %s", error)
+        if not error.left_nothing:
+            self.take_offline(error)
             return
-        self._take_offline(error)
+        _logger.error("nothing was changed; the log directory stays online: %s", error)
 
-    def _take_offline(self, error: StorageError) -> None:
+    def take_offline(self, error: StorageError) -> None:
+        """Take it offline whatever the error: the operation cannot be repeated."""
         around = [
             path
             for path in self.directories
@@ -500,13 +500,12 @@ class Logs:
         current = self._logs[partition]
         self.drop_future(partition)
         name = marked_name(partition, Mark.FUTURE, self._unique_id())
-        future = Log.create(
-            partition,
-            f"{directory}/{name}",
-            current.config,
-            self._host,
-            topic_id=current.topic_id,
-        )
+        path, topic_id = f"{directory}/{name}", current.topic_id
+        try:
+            future = Log.create(partition, path, current.config, self._host, topic_id=topic_id)
+        except StorageError:
+            remove_later(self._host, [path], delay_ms=0)  # two copies would prevent the next start
+            raise
         future.truncate_fully_and_start_at(current.log_start_offset)
         self._futures[partition] = future
         return future
@@ -532,12 +531,11 @@ class Logs:
         future.set_high_watermark(current.high_watermark)
         future.advance_log_start(current.log_start_offset)
         future.first_dirty_offset = current.first_dirty_offset  # logs are not cleaned in a move
-        del self._held[self.directory_of(current)][partition]
         self._take_place(future)
+        del self._held[self.directory_of(current)][partition]
         current.removed = True
         self._replaced[partition] = current
-        path = self.directory_of(future)
-        self._soon(path)
+        self._soon(path := self.directory_of(future))
 
         def named(error: StorageError | None) -> None:
             if error is not None:
@@ -683,7 +681,7 @@ class Logs:
                 try:
                     log.close(closed)
                 except StorageError as error:
-                    self.failed(error)
+                    self.take_offline(error)  # otherwise it would be marked as clean
                     under_way -= 1
             # Two flushes that end in the same iteration of the loop continue once.
             if not (waiting or under_way or has_ended):
@@ -691,9 +689,11 @@ class Logs:
                 self._close_directories()
                 done()
 
-        def closed(_: StorageError | None) -> None:
+        def closed(error: StorageError | None) -> None:
             nonlocal under_way
             under_way -= 1
+            if error is not None:
+                self.take_offline(error)
             self._host.call_later(0, go_on)
 
         go_on()

@@ -4,10 +4,15 @@ import errno
 
 import pytest
 
+from odradek.log.checkpoints import decode_offsets
 from odradek.log.disk import StorageError, changing
-from odradek.record.batch import iter_batches
+from odradek.log.logs import Logs
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import iter_batches, read_header
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.sim.world.disk import Crash, DiskFault
+
+T0 = TopicPartition("t", 0)
 
 
 def offsets_in_file(world, base_offset=0):
@@ -246,3 +251,119 @@ def test_an_error_within_a_change_is_half_done_whatever_it_says_of_itself():
 )
 def test_only_a_shortage_before_the_first_step_leaves_nothing(error, left_nothing):
     assert error.left_nothing is left_nothing
+
+
+class Broker:
+    """The logs of a broker with two directories."""
+
+    def __init__(self, world):
+        self.world = world
+        self.host = world.new_host()
+        self.lost = []
+        self.logs = Logs(
+            ("/a", "/b"),
+            self.host,
+            config_of=lambda _: world.config,
+            lost=lambda path, partitions, _: self.lost.append((path, partitions)),
+        )
+        self.host.failed = self.logs.failed
+        for _ in self.logs.opening(broker_id=1, cluster_id="c"):
+            pass
+
+    def create(self):
+        log = self.logs.create(T0, bytes(15) + b"\1", self.world.config, directory="/a")
+        batch = self.world.batch(b"a")
+        log.append_as_leader(batch, read_header(batch), leader_epoch=0)
+        return log
+
+
+def test_a_deletion_whose_flush_failed_is_flushed_by_the_next_one(world):
+    """The controller drops the topic when it is told that the deletion is on the disk."""
+    broker = Broker(world)
+    broker.create()
+    world.pass_time()
+    broker.logs.delete(T0)
+    world.disk.faults.append(DiskFault("open", "/a", errno.EMFILE))
+    answers = []
+    broker.logs.flush_deletions(answers.append)
+    world.pass_time()
+    world.disk.faults.append(DiskFault("flush", "/a", errno.EIO))
+    broker.logs.flush_deletions(answers.append)
+    world.pass_time()
+
+    assert answers == [False, False], "the second one is of the same directory"
+
+
+def test_a_checkpoint_that_could_not_be_written_is_written_again(world):
+    broker = Broker(world)
+    broker.create().set_high_watermark(1)
+    world.pass_time()
+    world.disk.faults.append(DiskFault("create", "replication-offset-checkpoint", errno.EMFILE))
+    broker.logs.checkpoint_high_watermarks()
+    world.pass_time()
+    broker.logs.checkpoint_high_watermarks()
+    world.pass_time()
+
+    written = world.disk.read_file("/a/replication-offset-checkpoint")
+    assert decode_offsets(written) == {T0: 1}
+    assert broker.lost == []
+
+
+def test_offsets_of_an_earlier_log_that_cannot_be_removed_take_the_directory_offline(world):
+    broker = Broker(world)
+    broker.create().set_high_watermark(1)
+    world.pass_time()
+    broker.logs.checkpoint_high_watermarks()
+    world.pass_time()
+    broker.logs.delete(T0)
+    world.disk.faults.append(DiskFault("create", "replication-offset-checkpoint", errno.EMFILE))
+    broker.logs.remove_from_checkpoints([T0], lambda: None)
+    world.pass_time()
+
+    assert broker.logs.online_directories == ["/b"]
+
+
+def test_a_directory_whose_log_could_not_be_flushed_at_shutdown_is_not_marked_as_clean(world):
+    broker = Broker(world)
+    log = broker.create()
+    world.pass_time()
+    log.rest()
+    world.disk.faults.append(DiskFault("open", f"{0:020d}.log", errno.EMFILE))
+    done = []
+    broker.logs.close(lambda: done.append(True))
+    world.pass_time()
+
+    assert done == [True]
+    assert not world.disk.exists("/a/.kafka_cleanshutdown")
+    assert world.disk.exists("/b/.kafka_cleanshutdown")
+
+
+def test_a_log_whose_copy_cannot_replace_it_stays_in_use(world):
+    broker = Broker(world)
+    log = broker.create()
+    copy = broker.logs.create_future(T0, "/b")
+    copy.append_as_follower(memoryview(log.read(0, 1000, end_offset=1, wait=True).data))
+    world.disk.faults.append(DiskFault("rename", copy.directory))
+    with pytest.raises(StorageError) as failed:
+        broker.logs.swap_in(T0)
+    broker.logs.failed(failed.value)
+
+    assert broker.logs.online_directories == ["/a"]
+    assert broker.logs.get(T0) is log
+    assert [found.partition for found in broker.logs.held_in("/a")] == [T0]
+
+
+def test_a_copy_that_could_not_be_created_does_not_prevent_the_next_start(world):
+    broker = Broker(world)
+    broker.create()
+    world.pass_time()
+    world.disk.faults.append(DiskFault("create", "/b/t-0", errno.EMFILE))
+    with pytest.raises(StorageError):
+        broker.logs.create_future(T0, "/b")
+    world.pass_time()
+    broker.logs.create_future(T0, "/b")
+    world.pass_time()
+    world.disk.crash(Crash.PROCESS)
+
+    started = Broker(world)
+    assert started.logs.futures == [T0]

@@ -205,7 +205,7 @@ class StoreComparison:
             try:
                 self._logs.directories[path].keep_counter_now(counter)
             except StorageError as error:
-                self._logs.failed(error)
+                self._logs.take_offline(error)
 
     async def _keep(self, counter: KeptCounter) -> None:
         loop = asyncio.get_running_loop()
@@ -216,7 +216,7 @@ class StoreComparison:
             waiting.append(kept)
         for error in await asyncio.gather(*waiting):
             if error is not None:
-                self._logs.failed(error)
+                self._logs.take_offline(error)  # its file does not prove what it should
 
     def as_json(self) -> Mapping[str, Any]:
         """What was found, for the reports."""

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from odradek.broker.replication.partition import Partition
-from odradek.broker.replication.roles import RefusedRoles, described, state_changes
+from odradek.broker.replication.roles import RefusedRoles, described, state_changes, tried_again
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
@@ -321,9 +321,18 @@ class ReplicaManager:
                 await pause.if_due()
             await self._remove_from_checkpoints(changes)
             for change in changes:
-                outcome[change.topic_partition] = self._take_role(change)
+                outcome[change.topic_partition] = await self._take_role_at_last(change)
                 await pause.if_due()
         return outcome
+
+    async def _take_role_at_last(self, change: LeaderAndIsrPartition) -> ErrorCode:
+        name = change.topic_partition
+        try:
+            return await tried_again(partial(self._take_role, change), name)
+        except StorageError as error:
+            self._logs.take_offline(error)  # which the controller learns
+            self._hold_without_log(change, self._settings.topic(name.topic))
+            return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _set_aside_earlier(self, change: LeaderAndIsrPartition) -> None:
         """Set aside the log of an earlier topic of the same name."""
@@ -405,21 +414,16 @@ class ReplicaManager:
                 lost = partition.error is ErrorCode.KAFKA_STORAGE_ERROR
                 return ErrorCode.KAFKA_STORAGE_ERROR if lost else refusal
         settings = self._settings.topic(name.topic)
-        try:
-            if partition is None or partition.log is None:
-                opened = self._open_log(change, settings)
-                if isinstance(opened, ErrorCode):
-                    if opened is ErrorCode.KAFKA_STORAGE_ERROR:
-                        self._hold_without_log(change, settings)
-                    return opened
-                if partition is None:
-                    partition = self._hold(change, opened, settings)
-                partition.log = opened
-            self._assume(partition, change, settings)
-        except StorageError as error:
-            self._logs.failed(error)
-            self._hold_without_log(change, settings)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition is None or partition.log is None:
+            opened = self._open_log(change, settings)
+            if isinstance(opened, ErrorCode):
+                if opened is ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._hold_without_log(change, settings)
+                return opened
+            if partition is None:
+                partition = self._hold(change, opened, settings)
+            partition.log = opened
+        self._assume(partition, change, settings)
         return ErrorCode.NONE
 
     def _open_log(self, change: LeaderAndIsrPartition, settings: TopicSettings) -> Log | ErrorCode:

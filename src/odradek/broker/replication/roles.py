@@ -1,14 +1,20 @@
-"""Roles of replicas: those that are refused for their log's sake, and their text in the log."""
+"""Roles of replicas: which are refused or tried again for their log's sake, and their text."""
 
+import asyncio
 import logging
+from collections.abc import Callable
+from typing import Final
 
 from odradek.broker.controller.journal import STATE_CHANGES
 from odradek.broker.replication.partition import Partition
+from odradek.log.disk import StorageError
 from odradek.log.log import Log
+from odradek.model.errors import ErrorCode
 from odradek.model.partition import NO_LEADER, TopicPartition
 
 log = logging.getLogger(__name__)
 state_changes = logging.getLogger(STATE_CHANGES)
+_PAUSES_MS: Final = (50, 200, 1_000, 2_000)  # the controller waits 30 s for its answer
 
 
 class RefusedRoles(dict[TopicPartition, tuple[int, int]]):
@@ -58,3 +64,22 @@ def described(partition: Partition) -> str:
         f"{role}, leader epoch {partition.leader_epoch}, partition epoch "
         f"{partition.partition_epoch}, log end {held.leo}, high watermark {held.high_watermark}"
     )
+
+
+async def tried_again(take: Callable[[], ErrorCode], name: TopicPartition) -> ErrorCode:
+    """Take a role, for which the log may have to be created; again if descriptors ran out.
+
+    The controller orders a role once. A directory that stays online is no reason to repeat it.
+
+    Raises:
+        StorageError: they did not come back within seconds, or the disk has failed.
+    """
+    for pause_ms in _PAUSES_MS:
+        try:
+            return take()
+        except StorageError as error:
+            if not error.left_nothing:
+                raise
+            log.warning("%s: its role is taken in %d ms: %s", name, pause_ms, error)
+        await asyncio.sleep(pause_ms / 1000)
+    return take()

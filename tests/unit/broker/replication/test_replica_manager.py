@@ -1,6 +1,7 @@
 """The replicas of a broker: which requests change their roles, and the errors for others."""
 
 import asyncio
+import errno
 import logging
 from dataclasses import replace
 
@@ -509,6 +510,34 @@ def test_asked_again_what_it_holds_a_broker_names_what_is_lost():
         assert await take(live, role()) == ErrorCode.STALE_CONTROLLER_EPOCH
         await lose(live, live.broker.logs.directory_of(live.log()))
         assert await take(live, role()) == ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(story)
+
+
+def test_a_role_whose_log_cannot_be_created_without_descriptors_is_taken_when_there_are_some():
+    """The controller would not repeat it, as the directory stays online."""
+
+    async def story(live):
+        live.disk.faults.append(DiskFault("create", "/t-0/", errno.EMFILE, times=3))
+        assert await take(live, role()) == ErrorCode.NONE
+
+        answer = await live.peer().ask(produce(live.batch(b"a")))
+        assert produced(answer) == {T0: 0}
+        assert not live.broker.logs.has_offline_dir
+
+    play(story)
+
+
+def test_a_directory_in_which_no_log_can_be_created_for_seconds_is_offline():
+    """Otherwise the partition would be without its log until the next start."""
+
+    async def story(live):
+        live.disk.faults.append(DiskFault("create", "/t-0/", errno.EMFILE, times=1 << 30))
+        assert await take(live, role()) == ErrorCode.KAFKA_STORAGE_ERROR
+
+        assert live.broker.logs.has_offline_dir
+        assert len(live.broker.logs.online_directories) == len(LOG_DIRS) - 1
+        assert live.broker.replicas.find_led("t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
 
     play(story)
 
