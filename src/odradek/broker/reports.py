@@ -62,6 +62,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             {"name": name, "similar": get_close_matches(name, BROKER_OPTIONS, 1)}
             for name in config.unknown()
         ],
+        "invalid_topic_options": broker.settings.invalid,
         "refusals": broker.incidents.as_json(),
         "errors": broker.incidents.counts.errors_as_json(),
         "cuts": broker.incidents.cuts.as_json(),

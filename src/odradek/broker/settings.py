@@ -37,6 +37,8 @@ class TopicSettingsBook:
         self._defaults = settings_of(config.topic_defaults, config)
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._own: dict[str, TopicSettings] = {}
+        # Why stored options of topics have no effect: by topic, then by option.
+        self.invalid: dict[str, Mapping[str, str]] = {}
 
     def topic(self, name: str) -> TopicSettings:
         """The present settings of a topic; one object for all topics without own options."""

@@ -90,7 +90,11 @@ async def examined(
         **limits,
     )
     facts = await facts_of(cluster, reported)
-    return replace(facts, certificates=await certificates_of(cluster))
+    return replace(
+        facts,
+        certificates=await certificates_of(cluster),
+        unreadable_topics=(asked.state or {}).get("unreadable_topics", {}),
+    )
 
 
 def without_cluster(asked: Asked) -> ClusterFacts:

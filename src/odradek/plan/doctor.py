@@ -1,6 +1,6 @@
 """What is wrong with a cluster now, why and since when, and what to do. Pure rules on facts.
 
-    here, and in `rules.brokers`, `rules.clients` and `rules.errors`:
+    here, and in `rules.brokers`, `rules.clients`, `rules.errors` and `rules.stored`:
 
     offline             a partition without a leader: clients can neither write nor read
     replication-factor  fewer replicas than min.insync.replicas: acks=all can never succeed
@@ -15,6 +15,9 @@
 
     crashed, unreachable, advertised, unresolvable, log-dir, disk, cleaner, unknown-option,
     in-the-clear, certificate, refused, controller, cut, set-aside         of single brokers
+
+    unreadable-topic    a topic's znode cannot be read: no broker serves it
+    invalid-option      a stored option of a topic is invalid, and has no effect
 
     hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 
@@ -38,6 +41,7 @@ from odradek.plan.facts import ClusterFacts, Finding, Severity, named
 from odradek.plan.rules.brokers import BROKER_RULES
 from odradek.plan.rules.clients import CLIENT_RULES
 from odradek.plan.rules.errors import ERROR_RULES
+from odradek.plan.rules.stored import STORE_RULES
 
 IMBALANCE_PERCENT: Final = 10
 _MiB: Final = 1 << 20
@@ -415,4 +419,5 @@ _RULES: Final = (
     *BROKER_RULES,
     *CLIENT_RULES,
     *ERROR_RULES,
+    *STORE_RULES,
 )

@@ -42,6 +42,8 @@ _AREAS: Final[Mapping[str, str]] = {
             "disk",
             "cleaner",
             "unknown-option",
+            "invalid-option",
+            "unreadable-topic",
             "in-the-clear",
             "refused",
             "log-in",

@@ -129,6 +129,8 @@ class ClusterFacts:
     reports: Mapping[int, Report] = field(default_factory=dict)
     coordinated: Sequence[Report] = ()
     journal: Sequence[Entry] = ()  # of all brokers, the oldest first
+    # What is wrong with the znodes of topics that the controller cannot read, by name.
+    unreadable_topics: Mapping[str, str] = field(default_factory=dict)
     # The caller's limits: how long a problem must last, and how full a disk may be.
     patience_ms: int = PATIENCE_MS
     disk_percent: float = DISK_PERCENT

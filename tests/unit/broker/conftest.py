@@ -175,7 +175,7 @@ class Node:
             store=self.store,
             election=ControllerElection(self.store, broker_id=id_, clock=self.clock),
             channels=self.channels,
-            options=Options(),
+            options=cluster.options,
             journal=self.journal,
             draw_id=lambda: draw_topic_id(cluster.random),
             log_ends=NoLogEnds(),
@@ -253,6 +253,7 @@ class Cluster:
         self.fates = []
         self.store = MemoryStore(self.tree)
         self.properties: dict[str, str] = {}
+        self.options = Options()
 
     def fate(self, operation: str) -> RequestFate:
         return self.fates.pop(0)(operation) if self.fates else RequestFate()

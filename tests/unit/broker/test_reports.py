@@ -8,6 +8,7 @@ from tests.unit.broker.live import BEFORE_TOPIC_IDS, fetch, play, produce
 
 from odradek.broker.incidents import CUTS_MAX, REFUSALS_MAX, CutRecords, Incidents
 from odradek.broker.reports import sample_disks
+from odradek.broker.wiring.config_changes import ConfigChanges
 from odradek.log.checkpoints import RECOVERY_POINT_FILE
 from odradek.log.directories import CLEAN_SHUTDOWN_FILE
 from odradek.log.repair.cuts import CutKind, LogCut
@@ -44,6 +45,21 @@ def test_groups_are_reported_by_their_coordinator():
         assert await report(live, "groups") == {"groups": []}
         found = await report(live, "groups", group="g")
         assert found == {"group": "g", "is_here": False, "why": "NOT_COORDINATOR"}
+
+    play(story)
+
+
+def test_a_broker_reports_the_stored_options_of_topics_that_have_no_effect():
+    async def story(live):
+        await live.topic("t")
+        changes = ConfigChanges(live.broker)
+        changes.topic_config("t", {"retention.ms": "abc", "segment.bytes": "20000"})
+        found = (await report(live, "broker"))["invalid_topic_options"]
+
+        assert list(found["t"]) == ["retention.ms"]
+        assert "abc" in found["t"]["retention.ms"]
+        changes.topic_config("t", {"segment.bytes": "20000"})
+        assert (await report(live, "broker"))["invalid_topic_options"] == {}
 
     play(story)
 

@@ -302,6 +302,16 @@ def reported(**changed):
             "unknown-option", "num.partitions may be meant", "server.properties of broker 0",
         ),
         (
+            facts(**reported(invalid_topic_options={"t": {"retention.ms": "retention.ms=abc"}})),
+            "invalid-option", "retention.ms=abc: somebody stored that",
+            "kafka-configs --alter --topic t --delete-config retention.ms",
+        ),
+        (
+            facts(unreadable_topics={"t": "znode /brokers/topics/t: not JSON"}),
+            "unreadable-topic", "no broker serves it: znode /brokers/topics/t: not JSON",
+            "kafka-topics --delete --topic t",
+        ),
+        (
             facts(**reported(exposed=[OPEN])), "in-the-clear",
             "other hosts reach PLAINTEXT://0.0.0.0:9092 since", "127.0.0.1, or to SASL_SSL",
         ),

@@ -108,8 +108,12 @@ class ActiveController(Protocol):
     def topics(self) -> list[str] | None:
         """The topics that are not being deleted; None while the controller loads them."""
 
+    @property
+    def unreadable_topics(self) -> Mapping[str, str]:
+        """What is wrong with the znodes of topics that cannot be read, by their names."""
+
     def deletion_goes_on(self, topic: str) -> bool:
-        """Whether a topic is being deleted, and nothing delays its deletion."""
+        """Whether a topic that is being deleted is still there, and nothing delays that."""
 
     async def next_turn(self) -> None:
         """Wait until the controller has handled further events."""
@@ -190,6 +194,11 @@ class TopicAdmin:
         self._shown = term
         return term
 
+    @property
+    def unreadable_topics(self) -> Mapping[str, str]:
+        """What is wrong with the znodes of topics that only a deletion can repair, by name."""
+        return self._controller.unreadable_topics
+
     # ---------------------------------------------------------------------------- create
 
     async def create_one(
@@ -259,6 +268,7 @@ class TopicAdmin:
         return _Taken(
             await self._store.children(layout.TOPICS),
             await self._store.children(layout.DELETE_TOPICS),
+            self.unreadable_topics,
         )
 
     def _plan(self, topic: WantedTopic, taken: "_Taken", *, with_id: bool) -> MadeTopic:
@@ -489,8 +499,14 @@ def check_may_grow(topic: str) -> None:
 class _Taken:
     """Topic names in use."""
 
-    def __init__(self, there: Iterable[str], marked_deleted: Iterable[str]) -> None:
+    def __init__(
+        self,
+        there: Iterable[str],
+        marked_deleted: Iterable[str],
+        unreadable: Mapping[str, str],
+    ) -> None:
         self._there = set(there)
+        self._unreadable = unreadable
         self._marked_deleted = frozenset(marked_deleted)
         self._by_metric: dict[str, list[str]] = {}
         for name in sorted(self._there):
@@ -504,6 +520,12 @@ class _Taken:
         if name in self._marked_deleted:
             raise ApiError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion."
+            )
+        if name in self._there and name in self._unreadable:
+            raise ApiError(
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                f"Topic '{name}' already exists and cannot be read: {self._unreadable[name]}. "
+                "Delete it first.",
             )
         if name in self._there:
             raise _already_exists(name)

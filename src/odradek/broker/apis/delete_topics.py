@@ -7,6 +7,7 @@ Behaviour:
       get the topic's name: an id is no secret, as in Apache Kafka.
     * Name and id both, or neither, for one topic: INVALID_REQUEST.
     * A topic named twice is deleted once, and answered twice.
+    * Of a topic whose znode cannot be read the znodes are removed: nobody knows its partitions.
     * Answered when this broker's metadata does not have the topic any more; REQUEST_TIMED_OUT if it
       still does when the time is up. Deletion continues, and waits for replicas that are offline.
 
@@ -74,7 +75,8 @@ def _admitted(admin: TopicAdmin, asked: list[_Asked], quota: MutationQuota) -> l
     for topic in asked:
         if topic.error is None and topic.name is not None and topic.name not in outcomes:
             try:
-                quota.admit(len(admin.metadata.topics[topic.name].partitions))
+                known = admin.metadata.topic(topic.name)
+                quota.admit(len(known.partitions) if known else 1)
                 outcomes[topic.name] = None
             except ApiError as error:
                 outcomes[topic.name] = error.with_traceback(None)
@@ -114,6 +116,6 @@ def _refusal(admin: TopicAdmin, session: Session, name: str | None) -> ApiError 
         return ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id was specified.")
     if not session.authorize(AclOperation.DELETE, ResourceType.TOPIC, name):
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if name not in admin.metadata.topics:
+    if name not in admin.metadata.topics and name not in admin.unreadable_topics:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return None

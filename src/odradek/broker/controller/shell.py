@@ -16,7 +16,7 @@ The shell decides nothing: what concerns leaders or ISRs belongs in `odradek.con
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -188,11 +188,16 @@ class ControllerShell:
     def deletion_goes_on(self, topic: str) -> bool:
         """Whether a topic is being deleted, and nothing stands in the way of that."""
         machine = self._machine
-        return (
+        return topic in self.unreadable_topics or (
             machine is not None
             and topic in machine.context.being_deleted
             and topic not in machine.machines.deletion.halted
         )
+
+    @property
+    def unreadable_topics(self) -> Mapping[str, str]:
+        """What is wrong with the znodes of topics that this term cannot read, by their names."""
+        return self._term_store.topic_nodes.unreadable if self._term_store else {}
 
     async def next_turn(self) -> None:
         """Wait until something more has been settled."""
@@ -435,7 +440,7 @@ class ControllerShell:
     async def _begin(self, term: ControllerTerm) -> None:
         self.term = term
         store = self._term_store = ControllerStore(
-            self._store, term, draw_id=self._draw_id, skip=self._journal.note
+            self._store, term, self._options, draw_id=self._draw_id, skip=self._journal.note
         )
         self._machine = Controller(
             controller_epoch=term.controller_epoch,

@@ -16,6 +16,8 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from odradek.broker.controller.election import ControllerTerm
+from odradek.broker.controller.protocols import ControllerOptions
+from odradek.broker.controller.topic_nodes import TopicNodeReader
 from odradek.controller.events import TopicSeen
 from odradek.controller.proposals import (
     NO_VERSION,
@@ -85,13 +87,15 @@ class ControllerStore:
         self,
         store: Store,
         term: ControllerTerm,
+        options: ControllerOptions,
         *,
         draw_id: Callable[[], UUID],
         skip: Callable[[str], None],
     ) -> None:
         self._store = store
         self._term = term
-        self._draw_id = draw_id
+        self._options = options
+        self.topic_nodes = TopicNodeReader(draw_id=draw_id, skip=skip)
         self._skip = skip  # called with what is wrong with a node that cannot be decoded
         # Brokers that were registered in the term before, and were not when they were last read.
         self.unregistered: tuple[int, ...] = ()
@@ -219,31 +223,10 @@ class ControllerStore:
             reads = (self._store.get(layout.topic_path(name), watch(name)) for name in chunk)
             nodes = await asyncio.gather(*reads, return_exceptions=True)
             for name, node in zip(chunk, nodes, strict=True):
-                seen = self._topic(name, node)
+                seen = self.topic_nodes.seen(name, node)
                 if seen is not None:
                     found.append(seen)
         return tuple(found)
-
-    def _topic(
-        self, name: str, node: tuple[bytes | None, Stat] | BaseException
-    ) -> TopicSeen | None:
-        if isinstance(node, NoNodeError):
-            return None
-        if isinstance(node, BaseException):
-            raise node
-        data, stat = node
-        try:
-            decoded = layout.decode_topic(name, data)
-        except CorruptNodeError as error:
-            self._skip(str(error))
-            return None
-        return TopicSeen(
-            name=name,
-            id=decoded.topic_id,
-            spare_id=None if decoded.topic_id else self._draw_id(),
-            assignments=decoded.assignments,
-            store_version=stat.version,
-        )
 
     async def states(
         self, partitions: Sequence[TopicPartition]
@@ -497,7 +480,7 @@ class ControllerStore:
         nodes = await self._store.get_many(paths)
         for (topic, changed), path, node in zip(wanted.items(), paths, nodes, strict=True):
             await asyncio.sleep(0)
-            seen = self._topic(topic, node) if node is not None else None
+            seen = self.topic_nodes.seen(topic, node) if node is not None else None
             if seen is None or not changed.keys() <= seen.assignments.keys():
                 continue
             written = layout.TopicNode(
@@ -538,6 +521,17 @@ class ControllerStore:
         await self._write_all([[Delete(layout.PREFERRED_REPLICA_ELECTION)]])
 
     async def remove_deletions(self, names: Sequence[str]) -> None:
+        """Remove requests to delete topics that the controller does not know.
+
+        With them goes what is stored of a topic whose node still cannot be read, if topics may be
+        deleted. Its logs stay on the brokers' disks: which brokers have them is not known.
+        """
+        if self._options.deletion_enabled:
+            known = [name for name in names if name in self.topic_nodes.unreadable]
+            nodes = await self._store.get_many([layout.topic_path(name) for name in known])
+            for name, node in zip(known, nodes, strict=True):
+                self.topic_nodes.seen(name, node)
+            await self.remove_topics([n for n in known if n in self.topic_nodes.unreadable])
         await self._write_all([[Delete(layout.delete_topic_path(name))] for name in names])
 
     async def remove_topics(self, names: Sequence[str]) -> tuple[str, ...]:

@@ -60,9 +60,11 @@ def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]
     head: dict[str, Any] = {"broker_id": broker_id, "controller_id": shell.controller_id}
     if machine is None or term is None or shell.topics is None:
         return json_response({**head, "is_controller": False})
+    head |= {"is_controller": True, "unreadable_topics": dict(shell.unreadable_topics)}
+    if query.get("only") == "unreadable_topics":
+        return json_response(head)
     context = machine.context
     head |= {
-        "is_controller": True,
         "controller_epoch": term.controller_epoch,
         "brokers": {
             str(id_): {"rack": broker.rack, "broker_epoch": broker.broker_epoch}

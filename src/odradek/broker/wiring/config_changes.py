@@ -48,7 +48,11 @@ class ConfigChanges:
         stored = read_stored(overrides)
         for problem in stored.invalid.values():
             self.note(f"topic {topic}: an option that is stored has no effect: {problem}")
-        self._broker.settings.set_topic(topic, stored.in_effect)
+        settings = self._broker.settings
+        settings.invalid.pop(topic, None)
+        if stored.invalid:
+            settings.invalid[topic] = stored.invalid
+        settings.set_topic(topic, stored.in_effect)
         if overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":
             self._broker.controller.unclean_allowed(topic)
 

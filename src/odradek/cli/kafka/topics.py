@@ -31,6 +31,7 @@ from odradek.model.command import command, flag
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
 from odradek.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from odradek.wire.schema import ZERO_UUID
 
@@ -316,6 +317,18 @@ def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
     return [name for name in names if compiled.fullmatch(name)]
 
 
+async def _unreadable(cluster: Cluster, flags: Flags) -> dict[str, str]:
+    """The selected topics whose znode cannot be read, and a sentence about each."""
+    from odradek.cli.kafka.support.unreadable_topics import (  # noqa: PLC0415 - after all else
+        unreadable_topics,
+    )
+
+    found = await unreadable_topics(cluster)
+    wanted = flags.value("topic")
+    names = list(found) if wanted is None else matching_topics(list(found), wanted)
+    return {name: f"Topic '{printable(name)}' cannot be read: {found[name]}" for name in names}
+
+
 def _need(topics: Sequence[str], flags: Flags) -> None:
     wanted = flags.value("topic")
     if not topics and wanted and not flags.has("if-exists"):  # an empty name counts as none
@@ -326,7 +339,9 @@ def _need(topics: Sequence[str], flags: Flags) -> None:
 
 
 async def _list(cluster: Cluster, flags: Flags) -> None:
-    print("\n".join(await _topics(cluster, flags)))
+    print("\n".join(await _topics(cluster, flags)), flush=True)
+    for sentence in (await _unreadable(cluster, flags)).values():
+        print(sentence, file=sys.stderr)
 
 
 async def _alter(cluster: Cluster, flags: Flags) -> None:
@@ -348,6 +363,7 @@ async def _alter(cluster: Cluster, flags: Flags) -> None:
 
 async def _delete(cluster: Cluster, flags: Flags) -> None:
     topics = await _topics(cluster, flags)
+    topics += await _unreadable(cluster, flags)
     _need(topics, flags)
     own = [topic for topic in topics if topic in INTERNAL_TOPICS]
     if own:
@@ -426,6 +442,11 @@ async def _described(cluster: Cluster, flags: Flags) -> list[MetadataResponseTop
             raise IllegalArgumentError(f"TopicId '{text}' does not exist as expected")
         return found
     topics = await _topics(cluster, flags)
+    for name, sentence in (await _unreadable(cluster, flags)).items():
+        remedy = command("kafka-topics", "--delete", *flag("--topic", name))
+        if not topics:
+            raise OperationError(f"{sentence}. To remove it: {remedy}")
+        print(f"{sentence}. To remove it: {remedy}", file=sys.stderr)
     _need(topics, flags)
     if not topics:
         return []

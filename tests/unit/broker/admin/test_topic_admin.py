@@ -285,6 +285,60 @@ def test_topics_are_deleted_by_name_and_by_id(play):
     play(story)
 
 
+GARBAGE = [b"{{{", b"", b"[]", b'{"version":1}{', b'{"version":1,"partitions":{"0":["x"]}}']
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_topic_whose_znode_cannot_be_read_is_named_and_can_be_deleted(play, garbage, loads):
+    async def story(cluster):
+        await cluster.start(1, 2)
+        await cluster.store.create(layout.topic_path("bad"), garbage)
+        node = cluster.nodes[2 if loads else 1]
+        if loads:  # another controller finds it when it begins
+            await cluster.nodes[1].end()
+        await cluster.until(lambda: "bad" in node.shell.unreadable_topics)
+        (refused,) = await create(node, topic("bad"))
+        assert refused.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert "cannot be read: znode /brokers/topics/bad: " in refused.error_message
+        assert await delete(node, "bad") == [("bad", ErrorCode.NONE)]
+        assert node.shell.unreadable_topics == {}
+        assert await cluster.store.children(layout.TOPICS) == []
+        assert await cluster.store.children(layout.DELETE_TOPICS) == []
+        (made,) = await create(node, topic("bad"))
+        assert made.error_code == ErrorCode.NONE
+
+    play(story)
+
+
+@pytest.mark.parametrize(("enabled", "left"), [(True, []), (False, ["bad"])])
+def test_a_topic_that_cannot_be_read_is_deleted_by_a_znode_too(play, enabled, left):
+    async def story(cluster):
+        cluster.options.deletion_enabled = enabled
+        node = await cluster.start(1)
+        request = layout.delete_topic_path("bad")
+        await cluster.store.create(layout.topic_path("bad"), b"{{{")
+        await cluster.until(lambda: "bad" in node.shell.unreadable_topics)
+        await cluster.store.create(request)
+        await cluster.until(lambda: cluster.tree._nodes.get(request) is None)
+        assert await cluster.store.children(layout.TOPICS) == left
+
+    play(story)
+
+
+def test_a_topic_whose_znode_is_repaired_is_served(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        path = layout.topic_path("bad")
+        await cluster.store.create(path, b"{{{")
+        await cluster.until(lambda: "bad" in node.shell.unreadable_topics)
+        await cluster.store.set_data(path, b'{"version":1,"partitions":{"0":[1]}}')
+        await cluster.until(lambda: "bad" in node.metadata.topics)
+        assert node.shell.unreadable_topics == {}
+
+    play(story)
+
+
 def test_a_name_can_be_used_again_as_soon_as_its_topic_is_deleted(play):
     async def story(cluster):
         node = await cluster.start(1)
