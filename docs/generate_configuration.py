@@ -42,6 +42,29 @@ file, the default. If a time is set in several units, the finest unit counts.
 
 An option marked † is read, checked and shown, but has no effect on an Odradek broker. If its value
 differs from its default, the broker logs that at its start.
+
+## How do I keep a password out of the file?
+
+Config providers (KIP-421) put values into the options of brokers, tools and clients:
+
+```properties
+config.providers=file,dir,env
+config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
+config.providers.file.param.allowed.paths=/etc/kafka/secrets
+config.providers.dir.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+config.providers.env.param.allowlist.pattern=KAFKA_.*
+ssl.keystore.password=${file:/etc/kafka/secrets/tls.properties:password}
+ssl.truststore.certificates=${dir:/etc/kafka/certificates:ca.pem}
+broker.rack=${env:KAFKA_RACK}
+```
+
+`${file:FILE:KEY}` is a property of a properties file, `${dir:DIRECTORY:NAME}` the text of a file,
+`${env:NAME}` an environment variable. They are read once, at the start. If one does not exist or is
+not allowed, Apache Kafka leaves the variable as it is, and the password is `${file:...}`; ours says
+what is wrong, and does not start. A variable of a provider that `config.providers` does not name
+stays as it is; a broker reports that. Options that `kafka-configs` stores are not searched for
+variables.
 """
 
 CHAPTERS = (

@@ -135,6 +135,7 @@ class ClientSettings:
             InvalidConfigError: a value is invalid; the message is Kafka's.
             SettingsError: options that contradict each other.
         """
+        properties = resolved(properties)
         values = read(COMMON, properties)
         return cls(
             bootstrap_servers=values["bootstrap.servers"],
@@ -151,6 +152,20 @@ class ClientSettings:
             connection_setup_timeout_ms=values["socket.connection.setup.timeout.ms"],
             metadata_age_ms_max=values["metadata.max.age.ms"],
         )
+
+
+def resolved(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The properties with the values that their config providers have on this host (KIP-421).
+
+    Raises:
+        InvalidConfigError: a provider or a value does not exist, or is not allowed.
+    """
+    if "config.providers" not in properties:
+        return properties
+    from odradek.config.providers import resolve  # noqa: PLC0415
+    from odradek.net.config_sources import HostSources  # noqa: PLC0415 - for few clients
+
+    return resolve(properties, HostSources())
 
 
 def _log_name(kind: str, client_id: str, properties: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.producer.settings import ProducerSettings
 from odradek.client.settings import ClientSettings, SettingsError
 from odradek.config.option import InvalidConfigError
 
@@ -81,3 +83,20 @@ def test_an_unsupported_sasl_mechanism_is_named():
         ClientSettings.from_properties(
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "NTLM"}
         )
+
+
+@pytest.mark.parametrize("kind", [ClientSettings, ProducerSettings, ConsumerSettings])
+def test_every_client_has_the_values_of_its_config_providers(kind, tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("cli")
+    package = "org.apache.kafka.common.config.provider."
+    properties = {
+        "config.providers": "dir,env",
+        "config.providers.dir.class": f"{package}DirectoryConfigProvider",
+        "config.providers.env.class": f"{package}EnvVarConfigProvider",
+        "client.id": f"${{dir:{tmp_path}:secret}}${{env:SUFFIX}}",
+    }
+    with pytest.raises(InvalidConfigError, match="environment variable SUFFIX is not set"):
+        kind.from_properties(properties)
+    monkeypatch.setenv("SUFFIX", "${env:ent}")
+    settings = kind.from_properties(properties)
+    assert getattr(settings, "client", settings).client_id == "cli${env:ent}"

@@ -12,8 +12,10 @@ from odradek.cli.near_names import check_broker_options
 from odradek.cli.odradek.local import say
 from odradek.config.option import InvalidConfigError
 from odradek.config.properties import parse, parse_overrides
+from odradek.config.providers import left, resolve
 from odradek.local.directory import ClusterDirectory
 from odradek.local.ready import report_ready
+from odradek.net.config_sources import HostSources
 
 
 @click.command("server-start")
@@ -56,6 +58,12 @@ def server_start(
     for unknown in check_broker_options(overrides):
         say(f"--override {unknown}: this broker option is unknown; it has no effect")
     properties |= overrides
+    try:
+        properties = resolve(properties, HostSources())
+    except InvalidConfigError as error:
+        raise InvalidConfigError(f"{file}: {error}") from None
+    for option in left(properties):
+        say(f"{file}: {option}: no config provider has this name, so ${{...}} is the value")
 
     def serves(listeners: Sequence[str], http: str | None) -> None:
         if ready_fd is not None:

@@ -10,6 +10,7 @@ import click
 from odradek.cli.connect import properties_of
 from odradek.cli.kafka.clients.client_flags import pairs
 from odradek.cli.odradek.local import say, unless_server_dir_option
+from odradek.client.settings import resolved
 from odradek.local.client_files import admin_file
 from odradek.local.directory import DEFAULT_DIR, ClusterDirectory
 from odradek.local.supervisor import Supervisor
@@ -55,7 +56,7 @@ def client_properties(
         click.UsageError: no server is given, and the directory has no cluster.
         FileError, InvalidConfigError: the file cannot be read, or is not a properties file.
     """
-    properties = {**properties_of(config), **pairs(words)}
+    properties = dict(resolved({**properties_of(config), **pairs(words)}))
     if servers is None and "bootstrap.servers" not in properties:
         servers = bootstrap_of(path)
         if config is None:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.client.group.assignors import assignor_of
-from odradek.client.settings import ClientSettings, ConstructionError, SettingsError, read
+from odradek.client.settings import (
+    ClientSettings,
+    ConstructionError,
+    SettingsError,
+    read,
+    resolved,
+)
 from odradek.config.option import (
     BOOLEAN,
     INT,
@@ -92,6 +98,7 @@ class ConsumerSettings:
             InvalidConfigError: a value is invalid; the message is Kafka's.
             SettingsError: options that contradict each other.
         """
+        properties = resolved(properties)
         values = read(CONSUMER, properties)
         group_id = values["group.id"]
         commits = values["enable.auto.commit"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.client.settings import ClientSettings, SettingsError, read
+from odradek.client.settings import ClientSettings, SettingsError, read, resolved
 from odradek.config.option import (
     BOOLEAN,
     INT,
@@ -80,6 +80,7 @@ class ProducerSettings:
             InvalidConfigError: a value is invalid; the message is Kafka's.
             SettingsError: options that contradict each other.
         """
+        properties = resolved(properties)
         values = read(PRODUCER, properties)
         client = ClientSettings.from_properties(properties, client_id=client_id, kind="Producer")
         acks = {"all": -1, "-1": -1, "1": 1, "0": 0}[values["acks"]]
