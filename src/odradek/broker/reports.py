@@ -26,6 +26,7 @@ from odradek.config.broker import BROKER_OPTIONS
 from odradek.log.disk import StorageError
 from odradek.log.producer_state import NO_OFFSET
 from odradek.model.clock import MonotonicMs
+from odradek.replica.failures import LASTING_MS
 
 PARTITIONS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
@@ -56,6 +57,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
         ],
         "exposed": [each._asdict() for each in exposed(config, broker.server.ports)],
         "peers": _peers(broker),
+        "fetch_problems": _fetch_problems(broker, LASTING_MS),
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
         "cleaner": _cleaner(broker),
         "unknown_options": [
@@ -90,6 +92,23 @@ def _peers(broker: ReportedParts) -> list[Mapping[str, Any]]:
         }
         for peer in sorted(fetched.keys() | unanswered.keys())
     ]
+
+
+def _fetch_problems(broker: ReportedParts, lasting_ms: int = 0) -> list[Mapping[str, Any]]:
+    """Fetches of this broker's followers that have failed for so long; without a topic: all."""
+    now = broker.groups.now()
+    found = (
+        {
+            "leader": leader,
+            "topic": None if subject is None else subject.topic,
+            "partition": None if subject is None else subject.partition,
+            "problem": failure.reason,
+            "since_ms": now.wall_ms - (now.monotonic_ms - failure.since_ms),
+        }
+        for leader, subject, failure in broker.fetchers.failures()
+        if now.monotonic_ms - failure.since_ms >= lasting_ms
+    )
+    return list(islice(found, PARTITIONS_MAX))
 
 
 def sample_disks(broker: ReportedParts) -> None:
@@ -154,8 +173,7 @@ def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
         "broker_id": broker.config.broker_id,
         "lag_ms_max": broker.config.replica_lag_time_max_ms,
         "fetch_problems": [
-            {"leader": leader, "problem": problem}
-            for leader, problem in broker.fetchers.problems().items()
+            problem for problem in _fetch_problems(broker) if problem["topic"] in (None, topic)
         ],
     }
     replicas = (

@@ -37,6 +37,10 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
         isr_min[0] if isr_min else 1,
         _foreign(asked),
         {id_: report.get("cuts", ()) for id_, report in asked.by_broker("broker").items()},
+        {
+            id_: report.get("fetch_problems", ())
+            for id_, report in asked.by_broker("broker").items()
+        },
     )
 
 

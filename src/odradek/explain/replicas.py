@@ -11,7 +11,9 @@ the high watermark is the smallest LEO of the ISR; replica 3 is out of the ISR: 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, sentence
+from odradek.plan.fetch_problems import FetchProblem, fetch_problem
 
 Replica = Mapping[str, Any]
 
@@ -32,6 +34,7 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
         return []
     broker, leader = led
     lag_ms_max = reports[broker]["lag_ms_max"]
+    problems = _problems(reports, TopicPartition(leader["topic"], partition), broker)
     rows = [_HEADINGS, *_rows(broker, leader, held)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADINGS))]
     lines = [
@@ -40,7 +43,7 @@ def explain_replicas(reports: Mapping[int, Mapping[str, Any]], partition: int) -
             "  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ),
-        *_reasons(leader, lag_ms_max, _problems(reports, broker)),
+        *_reasons(leader, lag_ms_max, problems),
     ]
     return [sentence(line) for line in lines]
 
@@ -61,14 +64,17 @@ def leaders_of(reports: Mapping[int, Mapping[str, Any]]) -> dict[int, tuple[int,
     return newest
 
 
-def _problems(reports: Mapping[int, Mapping[str, Any]], leader: int) -> dict[int, str]:
-    """Why followers cannot connect to this leader."""
-    return {
-        follower: entry["problem"]
+def _problems(
+    reports: Mapping[int, Mapping[str, Any]], partition: TopicPartition, leader: int
+) -> dict[int, FetchProblem]:
+    """The followers whose fetches from this leader fail."""
+    found = {
+        follower: fetch_problem(
+            report.get("fetch_problems", ()), partition, follower=follower, leader=leader
+        )
         for follower, report in reports.items()
-        for entry in report.get("fetch_problems", ())
-        if entry["leader"] == leader
     }
+    return {follower: problem for follower, problem in found.items() if problem is not None}
 
 
 def _head(broker: int, leader: Replica) -> str:
@@ -103,7 +109,9 @@ def _rows(broker: int, leader: Replica, held: Mapping[int, Replica]) -> Iterator
         )
 
 
-def _reasons(leader: Replica, lag_ms_max: int, problems: Mapping[int, str]) -> Iterator[str]:
+def _reasons(
+    leader: Replica, lag_ms_max: int, problems: Mapping[int, FetchProblem]
+) -> Iterator[str]:
     waiting = [
         f["broker"]
         for f in leader["followers"]
@@ -133,7 +141,7 @@ def _reasons(leader: Replica, lag_ms_max: int, problems: Mapping[int, str]) -> I
         else:
             why = "it has caught up, and the controller has not stored the ISR with it yet"
         if f["broker"] in problems:
-            why += f"; it cannot connect to broker {leader['leader']}: {problems[f['broker']]}"
+            why += f"; {problems[f['broker']].said('')}"
         yield f"replica {f['broker']} is out of the ISR: {why}"
     open_offset = leader["open_transaction_offset"]
     if open_offset is not None:

@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.command import command, flag
+from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import Caller, brokers, clock, some
+from odradek.plan.fetch_problems import fetch_problem
 
 Entry = Mapping[str, Any]
 Partition = Mapping[str, Any]
@@ -38,6 +40,8 @@ class Picture:
     foreign: Sequence[int] = ()  # brokers that offer no reports: not Odradek's
     # Of each broker, the records that left its logs since its start, but not by retention.
     cuts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    # Of each broker: its fetches that fail.
+    fetch_problems: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def known_state(self) -> Mapping[str, Any]:
@@ -362,12 +366,25 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
         elif picture.caller.local.get(replica) == "paused":
             parts = [picture.caller.process(replica), picture.caller.bring_back(replica)]
         else:
-            parts = ["it copies what it misses, and joins the ISR by itself"]
+            parts = _copying(picture, p, replica)
         yield Line(
             p,
             (f"replica {replica} is out of sync", Slot.SINCE, cause, "; ", joined(parts)),
             left["at_ms"] if left else None,
         )
+
+
+def _copying(picture: Picture, p: Partition, replica: int) -> list[Words]:
+    problem = fetch_problem(
+        picture.fetch_problems.get(replica, ()),
+        TopicPartition(p["topic"], p["partition"]),
+        follower=replica,
+        leader=p["leader"],
+    )
+    if problem is None:
+        return ["it copies what it misses, and joins the ISR by itself"]
+    since = f" since {picture.clock(problem.since_ms)}"
+    return [problem.said(since), problem.fix(picture.caller)]
 
 
 # -------------------------------------------------------------------------------- a broker

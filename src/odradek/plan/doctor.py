@@ -38,6 +38,7 @@ from odradek.placement.balance import leader_imbalance
 from odradek.plan.commands import SHOWN, brokers
 from odradek.plan.examination import Examination, examination
 from odradek.plan.facts import ClusterFacts, Finding, Severity, named
+from odradek.plan.fetch_problems import Problems, by_problem
 from odradek.plan.rules.brokers import BROKER_RULES
 from odradek.plan.rules.clients import CLIENT_RULES
 from odradek.plan.rules.errors import ERROR_RULES
@@ -87,9 +88,24 @@ def _availability(facts: ClusterFacts) -> Iterator[Finding]:
             behind[tuple(sorted(missing))].append(partition)
     yield from (_offline(facts, away, found) for away, found in offline.items())
     yield from _impossible(facts, impossible)
-    yield from (_under_min(facts, lacking, found) for lacking, found in under_min.items())
+    yield from (
+        _under_min(facts, lacking, found, problems)
+        for lacking, found, problems in _by_problem(facts, under_min)
+    )
     yield from (_under_replicated(facts, away, found) for away, found in under.items())
-    yield from (_behind(facts, lacking, found) for lacking, found in behind.items())
+    yield from (
+        _behind(facts, lacking, found, problems)
+        for lacking, found, problems in _by_problem(facts, behind)
+    )
+
+
+def _by_problem(
+    facts: ClusterFacts, groups: _Away
+) -> Iterator[tuple[Sequence[int], Sequence[TopicPartition], Problems]]:
+    for lacking, found in groups.items():
+        leaders = {partition: facts.picture.partitions[partition].leader for partition in found}
+        for problems, partitions in by_problem(facts.reports, leaders, lacking).items():
+            yield lacking, partitions, problems
 
 
 def _offline(
@@ -137,16 +153,19 @@ def _impossible(facts: ClusterFacts, partitions: Sequence[TopicPartition]) -> It
 
 
 def _under_min(
-    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+    facts: ClusterFacts,
+    lacking: Sequence[int],
+    partitions: Sequence[TopicPartition],
+    problems: Problems,
 ) -> Finding:
     away = [broker for broker in lacking if broker not in facts.picture.racks]
-    reason = facts.away(away) or _lagging(facts, lacking)
+    reason = facts.away(away) or _lagging(facts, lacking, problems)
     return Finding(
         Severity.CRITICAL,
         "under-min-isr",
         named(partitions),
         f"fewer replicas are in sync than min.insync.replicas, so acks=all is refused: {reason}",
-        facts.caller.bring_all_back(away) or _look(facts, lacking, partitions),
+        facts.caller.bring_all_back(away) or _look(facts, lacking, partitions, problems),
     )
 
 
@@ -167,18 +186,21 @@ def _under_replicated(
 
 
 def _behind(
-    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+    facts: ClusterFacts,
+    lacking: Sequence[int],
+    partitions: Sequence[TopicPartition],
+    problems: Problems,
 ) -> Finding:
     return Finding(
         Severity.WARNING,
         "under-replicated",
         named(partitions),
-        _lagging(facts, lacking),
-        _look(facts, lacking, partitions),
+        _lagging(facts, lacking, problems),
+        _look(facts, lacking, partitions, problems),
     )
 
 
-def _lagging(facts: ClusterFacts, lacking: Sequence[int]) -> str:
+def _lagging(facts: ClusterFacts, lacking: Sequence[int], problems: Problems) -> str:
     """Why replicas on registered brokers are not in sync."""
     failed = [b for b in lacking if any(d["is_offline"] for d in _directories(facts, b))]
     if failed:
@@ -186,6 +208,9 @@ def _lagging(facts: ClusterFacts, lacking: Sequence[int]) -> str:
     paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
     if paused:
         return f"the process of {brokers(paused)} is paused (SIGSTOP)"
+    if problems:
+        said = "; ".join(problem.said(facts.since(problem.since_ms)) for problem in problems)
+        return f"the replicas on {brokers(lacking)} are not in sync: {said}"
     return (
         f"the replicas on {brokers(lacking)} are not in sync: they are copying what they missed, "
         "or fetch more slowly than is written, or are throttled"
@@ -198,11 +223,16 @@ def _directories(facts: ClusterFacts, broker: int) -> Sequence[dict[str, object]
 
 
 def _look(
-    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+    facts: ClusterFacts,
+    lacking: Sequence[int],
+    partitions: Sequence[TopicPartition],
+    problems: Problems,
 ) -> Sentence:
     paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
     if paused:
         return facts.caller.bring_all_back(paused)
+    if problems:
+        return joined(problem.fix(facts.caller) for problem in problems)
     first = min(partitions)
     return sentence(
         "it ends by itself when they have caught up; how far they are: ",

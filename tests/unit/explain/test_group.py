@@ -150,14 +150,17 @@ def test_the_high_watermark_waits_for_the_slowest_replica_in_sync():
 
 
 def test_a_follower_that_cannot_connect_says_why():
-    problem = {"leader": 1, "problem": "h:9092 refuses the log-in: wrong password"}
+    problem = {
+        "leader": 1, "topic": None, "partition": None, "since_ms": 0,
+        "problem": "h:9092 refuses the log-in: wrong password",
+    }  # fmt: skip
     reports = {
         1: {"replicas": [leader()], "lag_ms_max": 30_000},
         3: {"replicas": [FOLLOWER], "lag_ms_max": 30_000, "fetch_problems": [problem]},
     }
 
     assert texts(explain_replicas(reports, 0))[-1].endswith(
-        "it cannot connect to broker 1: h:9092 refuses the log-in: wrong password"
+        "broker 3 cannot fetch from broker 1: h:9092 refuses the log-in: wrong password"
     )
 
 

@@ -54,7 +54,7 @@ ELECTED = at(1, "LEADER_ELECTED", number=2, before={"isr": [1, 2]},
 
 def picture(
     *partitions, journal=(), brokers=(1, 2), percent=(2, 25), caller=None, directories=None,
-    isr_min=1, **changed,
+    isr_min=1, failing=None, **changed,
 ):  # fmt: skip
     state = {
         "controller_id": 1,
@@ -67,7 +67,12 @@ def picture(
         **changed,
     }
     caller = caller or Caller("b:9", local={1: "running", 2: "running"})
-    return Picture(state, journal, NOW_MS, caller, directories or {}, isr_min)
+    entry = {"leader": 1, "topic": None, "partition": None, "problem": failing,
+             "since_ms": GONE["at_ms"]}  # fmt: skip
+    problems = {2: [entry]} if failing else {}
+    return Picture(
+        state, journal, NOW_MS, caller, directories or {}, isr_min, fetch_problems=problems
+    )  # fmt: skip
 
 
 ALL = (
@@ -132,6 +137,15 @@ CRASHED = Caller("b:9", ("--dir", "D"), {2: "crashed"}, {2: "/data: No space lef
                 HEAD + "broker 2 is registered again since 10:02:00; replica 2 is not in "
                 "sync yet: it leads again after it has caught up",
                 OUT + "it copies what it misses, and joins the ISR by itself",
+            ],
+        ),
+        (
+            picture(partition(isr=[1]), journal=[GONE, ELECTED, BACK], failing="no route"),
+            [
+                HEAD + "broker 2 is registered again since 10:02:00; replica 2 is not in "
+                "sync yet: it leads again after it has caught up",
+                OUT + "broker 2 cannot fetch from broker 1 since 10:01:00: no route; let broker 2 "
+                "reach broker 1 (network, firewall, listener): then it catches up by itself",
             ],
         ),
         (

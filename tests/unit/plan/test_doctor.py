@@ -81,6 +81,60 @@ def test_a_follower_that_is_behind():
     assert "the replicas on broker 1 are not in sync" in finding.why
 
 
+def failing(leader, problem, partition=None):
+    topic, index = partition or (None, None)
+    return {
+        "leader": leader, "topic": topic, "partition": index, "problem": problem,
+        "since_ms": NOW_MS - 60_000,
+    }  # fmt: skip
+
+
+def reporting(*problems):
+    return {**REPORT, "fetch_problems": problems}
+
+
+def behind(**reports):
+    """Broker 1 is behind in t-0 of leader 0, and in t-1 of leader 2."""
+    partitions = {P0: Replicas((0, 1), 5, 0, (0,)), P1: Replicas((2, 1), 5, 2, (2,))}
+    return [f for f in diagnose(facts(partitions, **reports)) if f.kind == "under-replicated"]
+
+
+def test_a_follower_that_cannot_reach_one_leader_does_not_catch_up_by_itself():
+    report = reporting(failing(0, "the leader does not answer"))
+    cut, other = behind(reports={1: report}, caller=Caller("b:9092", local={1: "running"}))
+
+    assert (cut.subject, other.subject) == ("t-0", "t-1")
+    assert cut.why == (
+        "the replicas on broker 1 are not in sync: broker 1 cannot fetch from broker 0 since "
+        f"{facts().clock(NOW_MS - 60_000)}: the leader does not answer"
+    )
+    assert str(cut.fix).startswith("let broker 1 reach broker 0")
+    assert "they are copying what they missed" in other.why
+    assert str(other.fix).startswith("it ends by itself")
+
+
+def test_a_follower_whose_fetches_are_refused_is_restarted():
+    reason = "OFFSET_OUT_OF_RANGE (its log is 0 to 20)"
+    report = reporting(failing(0, reason, P0), failing(2, reason, P0))
+    refused, other = behind(reports={1: report}, caller=Caller("b:9092", local={1: "running"}))
+
+    assert refused.subject == "t-0"
+    assert refused.why.endswith(reason)
+    assert "fetches of broker 1 from broker 0 fail since" in refused.why
+    assert str(refused.fix).startswith("odradek restart 1: it compares its logs")
+    assert [str(each) for each in refused.fix.commands] == ["odradek restart 1"]
+    assert "they are copying what they missed" in other.why
+
+
+def test_partitions_that_fail_for_the_same_reason_are_one_finding():
+    partitions = {P0: Replicas((0, 1), 5, 0, (0,)), P1: Replicas((0, 1), 5, 0, (0,))}
+    report = reporting(failing(0, "reason", P0), {**failing(0, "reason", P1), "since_ms": 1})
+    finding = only(facts(partitions, reports={1: report}, isr_min={"t": 2}))
+
+    assert (finding.kind, finding.subject) == ("under-min-isr", "t-0 and t-1")
+    assert str(finding.fix).startswith("restart broker 1")
+
+
 def test_an_adding_replica_is_not_a_problem():
     given = facts({P0: Replicas((0, 1), 5, 0, (0,))}, moves={P0: RunningReassignment((1,), ())})
 

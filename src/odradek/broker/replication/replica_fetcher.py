@@ -5,7 +5,9 @@
               the high watermark - and only then the next fetch, which acknowledges it
     diverged  the leader does not have the end of this log: truncate by epoch and fetch again
               (`replica.follower`)
-    refused   a partition with an error waits for a pause, or for the next LeaderAndIsr
+    refused   a partition with an error waits for a pause, or for the next LeaderAndIsr; so does
+              one whose truncation has changed nothing. What lasts is logged and reported
+              (`replica.failures`)
 
 The next fetch is not sent before the append: it would acknowledge what is not written. Nor is it
 sent before the flush, if `flush.messages` asks for one: Kafka's fetcher flushes within the append.
@@ -19,12 +21,12 @@ from typing import Final, NamedTuple
 
 from odradek.broker.cluster.peers import Peer, PeerError
 from odradek.broker.replication.leader_probe import PROBE_MS, LeaderProbe
+from odradek.broker.replication.logged_failures import LoggedFailures
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.truncation import ends_of, restart, truncate, truncate_diverged
 from odradek.broker.serving.tasks import Tasks
 from odradek.log.disk import StorageError
-from odradek.log.log import Log
 from odradek.log.log_config import NEVER
-from odradek.log.repair.cuts import CutKind, LogCut
 from odradek.log.slices import UnexpectedOffsetError
 from odradek.model.clock import Clock, MonotonicMs
 from odradek.model.cluster import EndPoint
@@ -32,7 +34,7 @@ from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.model.partition import TopicPartition
 from odradek.net.channel import Channel, Connector
 from odradek.replica.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
-from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
+from odradek.replica.follower import EpochEnd, out_of_range
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.follower_fetch import (
@@ -56,11 +58,8 @@ log = logging.getLogger(__name__)
 
 # A new leader may receive LeaderAndIsr a moment after its followers: after the first errors the
 # follower asks again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
-# Logged with each truncation to what the leader has.
-TRUNCATED: Final = (
-    "%s is cut from %d to %d; the log of its leader, broker %d in leader epoch %d, %s"
-)
 _FIRST_PAUSE_MS: Final = 10
+_NO_ANSWER: Final = "the leader does not answer"
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -92,7 +91,7 @@ class _Followed:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.is_asked = False  # a request has named it in this leader epoch
+        self.is_asked = False  # a request has named it in this leader epoch, since the last error
         self.is_held_back = False  # pausing after an error, or looking for the leader's offsets
         self.lag = 0  # records below the leader's high watermark that were not fetched yet
         self.pause_ms = _FIRST_PAUSE_MS  # after the next error
@@ -129,7 +128,7 @@ class ReplicaFetcher:
     ) -> None:
         self._quota = quota  # for throttled partitions, shared by the fetchers of all leaders
         self.leader = leader
-        self.problem: str | None = None  # why the last connection could not be made
+        self.failures = LoggedFailures(leader.connection_string, clock)
         self.fetched_bytes = 0  # of record batches
         # Called when the connection to the leader is lost, and when there is one.
         self.lost: Callable[[], None] = _nothing
@@ -147,9 +146,9 @@ class ReplicaFetcher:
         self._writer = FollowerFetchWriter(self._client_id, broker_id, limits)
         self._followed: dict[PartitionKey, _Followed] = {}
         self._aside: dict[PartitionKey, _Followed] = {}  # the ones that are held back
-        self._flushing: dict[
-            PartitionKey, _Followed
-        ] = {}  # and the ones that the next fetch waits for
+        self._failing: dict[PartitionKey, _Followed] = {}  # held back since the last good answer
+        # And the ones that the next fetch waits for.
+        self._flushing: dict[PartitionKey, _Followed] = {}
         # The partitions that the next request adds to the session, and removes from it.
         self._to_name: dict[PartitionKey, _Followed] = {}
         self._to_remove: dict[PartitionKey, None] = {}
@@ -187,7 +186,7 @@ class ReplicaFetcher:
         """Fetch this partition from now on, or in its new leader epoch."""
         key = (partition.topic_id, partition.topic_partition.partition)
         followed = self._followed[key] = _Followed(partition)
-        self._aside.pop(key, None)
+        self._forget_failures(key, partition)
         self._to_name[key] = followed
         self._to_remove.pop(key, None)
         self._flushing.pop(key, None)
@@ -198,17 +197,23 @@ class ReplicaFetcher:
         """Stop fetching this partition."""
         key = (partition.topic_id, partition.topic_partition.partition)
         if self._followed.pop(key, None) is not None:
-            self._aside.pop(key, None)
+            self._forget_failures(key, partition)
             self._to_name.pop(key, None)
             self._to_remove[key] = None
             if self._flushing.pop(key, None) is not None:
                 self._go_on()
+
+    def _forget_failures(self, key: PartitionKey, partition: Partition) -> None:
+        self._aside.pop(key, None)
+        self._failing.pop(key, None)
+        self.failures.ended(partition.topic_partition)
 
     def stop(self) -> None:
         """Stop fetching, and close the connections."""
         self._is_stopped = True
         self._followed.clear()
         self._aside.clear()
+        self._failing.clear()
         self._flushing.clear()
         self._disconnect()
         self._peer.close()
@@ -219,12 +224,18 @@ class ReplicaFetcher:
         return None if self._channel is None else self._channel.oldest_request_ms
 
     def check_silence(self) -> None:
-        """Disconnect from a leader that has not answered for too long."""
+        """Disconnect from a leader that has not answered for too long; log what lasts.
+
+        To be called about every `max_wait_ms`.
+        """
         since_ms = self.unanswered_since
         if since_ms is not None:
-            silent_ms = self._clock.monotonic_ms() - since_ms
-            if silent_ms > self._options.timeout_ms + self._options.max_wait_ms:
+            silent_ms = self._clock.monotonic_ms() - since_ms - self._options.max_wait_ms
+            if silent_ms > PROBE_MS:
+                self.failures.failed(None, _NO_ANSWER, since_ms)
+            if silent_ms > self._options.timeout_ms:
                 self._disconnect()
+        self.failures.log_lasting()
 
     @property
     def is_answering(self) -> bool:
@@ -260,11 +271,10 @@ class ReplicaFetcher:
             async with asyncio.timeout(self._options.timeout_ms / 1000):
                 await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
         except OSError as error:
-            self.problem = str(error) or type(error).__name__
+            self.failures.failed(None, str(error) or _NO_ANSWER)
             self.lost()
             self._later()
             return
-        self.problem = None
         if self._is_stopped:  # while it connected
             channel.close()
             return
@@ -362,6 +372,7 @@ class ReplicaFetcher:
             response = read_usual(frame, position) or read_any(frame, position)
         except MalformedRequestError as error:
             log.warning("%s: %s", self.leader.connection_string, error)
+            self.failures.failed(None, f"invalid response: {error}")
             self._disconnect()
             self._later_from_idle()
             return
@@ -369,6 +380,8 @@ class ReplicaFetcher:
         if error_code:
             self._refused(ErrorCode(error_code))
             return
+        if self.failures:
+            self.failures.progressed(None)
         self._session_id = session_id
         self._session_epoch = next_epoch(self._session_epoch)
         if session_id == NO_SESSION:
@@ -379,14 +392,30 @@ class ReplicaFetcher:
             # say nothing about the present one, which the next request names.
             if followed is not None and followed.is_asked and not followed.is_held_back:
                 self._process(followed, each)
+        if self._failing:
+            self._end_failures()
         self._go_on(at_once=True)
 
+    def _end_failures(self) -> None:
+        """An answer may leave out a partition without an error and with nothing new."""
+        answered = [
+            (key, followed)
+            for key, followed in self._failing.items()
+            if followed.is_asked and not followed.is_held_back
+        ]
+        for key, followed in answered:
+            del self._failing[key]
+            followed.pause_ms = _FIRST_PAUSE_MS
+            self.failures.progressed(followed.partition.topic_partition)
+
     def _refused(self, error: ErrorCode) -> None:
+        was_new = self._session_epoch == INITIAL_EPOCH
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
-        if error in _SESSION_ERRORS:
+        if error in _SESSION_ERRORS and not was_new:
             self._go_on()
             return
         log.warning("%s refuses our fetch: %s", self.leader.connection_string, error.name)
+        self.failures.failed(None, error.name)
         self._later_from_idle()
 
     def _process(self, followed: _Followed, fetched: FetchedPartition) -> None:
@@ -400,8 +429,7 @@ class ReplicaFetcher:
                 self._handle_error(key, followed, ErrorCode(error_code))
             elif diverging_epoch is not None:
                 leader_end = EpochEnd(diverging_epoch.epoch, diverging_epoch.end_offset)
-                self._truncate_diverged(partition, held, leader_end, leader_start=log_start_offset)
-                self._to_name[key] = followed
+                self._diverged(key, followed, leader_end, log_start_offset)
             else:
                 moved = partition.follow(
                     records, high_watermark=high_watermark, log_start_offset=log_start_offset
@@ -421,7 +449,16 @@ class ReplicaFetcher:
             self._after_storage_error(key, followed, error)
         except (ApiError, UnexpectedOffsetError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self.failures.failed(partition.topic_partition, str(error))
             self._hold_back(key, followed, self._options.backoff_ms)
+
+    def _diverged(
+        self, key: PartitionKey, followed: _Followed, leader_end: EpochEnd, leader_start: int
+    ) -> None:
+        if truncate_diverged(followed.partition, leader_end, leader_start=leader_start):
+            self._to_name[key] = followed
+        else:
+            self._pause(key, followed, f"it diverges after {leader_end}")
 
     def _wait_for_disk(self, key: PartitionKey, followed: _Followed) -> None:
         """Delay fetches that would acknowledge records which have to be flushed first."""
@@ -452,22 +489,6 @@ class ReplicaFetcher:
         if held.leo < high_watermark and quota.is_exceeded(monotonic_ms):
             self._hold_back(key, followed, self._options.backoff_ms)
 
-    @staticmethod
-    def _truncate_diverged(
-        partition: Partition, held: Log, leader_end: EpochEnd, *, leader_start: int
-    ) -> None:
-        own = EpochEnd(*held.end_offset_for_epoch(leader_end.epoch))
-        cut = truncation_offset(leader=leader_end, own=own, leo=held.leo)
-        if held.log_start_offset < leader_start >= cut:
-            # All of the remaining log is below the leader's log start, so that it cannot be
-            # compared with the leader's: it is deleted.
-            _restart(partition, held, leader_start)
-        elif cut < held.leo:
-            _truncate(partition, held, cut, "differs from there on")
-        else:
-            # This broker led in an epoch without appending: other logs do not have that epoch.
-            held.cut_epochs()
-
     # ------------------------------------------------------------------------- refusals
 
     def _handle_error(self, key: PartitionKey, followed: _Followed, error: ErrorCode) -> None:
@@ -475,12 +496,18 @@ class ReplicaFetcher:
             self._set_aside(key, followed)
             self._tasks.start(self._find_range(key, followed), f"range of {key[1]}")
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
-            # There is a newer leader epoch; LeaderAndIsr will follow.
-            self.leave(followed.partition)
+            # There is a newer leader epoch; it is fetched again after LeaderAndIsr.
+            self.failures.failed(followed.partition.topic_partition, error.name)
+            self._set_aside(key, followed)
         else:
-            pause_ms = min(followed.pause_ms, self._options.backoff_ms)
-            followed.pause_ms = 2 * pause_ms
-            self._hold_back(key, followed, pause_ms)
+            self._pause(key, followed, error.name)
+
+    def _pause(self, key: PartitionKey, followed: _Followed, reason: str) -> None:
+        """Fetch it again after a pause, which doubles while there is no progress."""
+        self.failures.failed(followed.partition.topic_partition, reason)
+        pause_ms = min(followed.pause_ms, self._options.backoff_ms)
+        followed.pause_ms = 2 * pause_ms
+        self._hold_back(key, followed, pause_ms)
 
     def _after_storage_error(
         self, key: PartitionKey, followed: _Followed, error: StorageError
@@ -489,6 +516,7 @@ class ReplicaFetcher:
         to send LeaderAndIsr again.
         """
         if error.left_nothing:
+            self.failures.failed(followed.partition.topic_partition, str(error))
             self._hold_back(key, followed, self._options.backoff_ms)
         else:
             self.leave(followed.partition)
@@ -505,7 +533,8 @@ class ReplicaFetcher:
     def _set_aside(self, key: PartitionKey, followed: _Followed) -> None:
         """Remove it from the session: otherwise the leader would answer its error at once."""
         followed.is_held_back = True
-        self._aside[key] = followed
+        followed.is_asked = False
+        self._aside[key] = self._failing[key] = followed
         self._to_name.pop(key, None)
         self._to_remove[key] = None
 
@@ -527,19 +556,28 @@ class ReplicaFetcher:
             held = partition.log
             if held is None or partition.leader_epoch != followed.leader_epoch:
                 return
+            before = ends_of(held)
             verdict = out_of_range(leo=held.leo, leader_start=start, leader_end=end)
             if verdict.truncate_to is not None:
-                _truncate(partition, held, verdict.truncate_to, "ends there")
+                truncate(partition, held, verdict.truncate_to, "ends there")
             elif verdict.restart_at is not None:
-                _restart(partition, held, verdict.restart_at)
+                restart(partition, held, verdict.restart_at)
         except StorageError as error:
             self._storage_failed(error)
             self._after_storage_error(key, followed, error)
         except (PeerError, ApiError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self.failures.failed(partition.topic_partition, f"OFFSET_OUT_OF_RANGE, then {error}")
             self._hold_back(key, followed, self._options.backoff_ms)
         else:
-            self._take_up(key, followed)
+            if ends_of(held) != before:
+                self._take_up(key, followed)
+            else:
+                # Our log end is in the leader's log, and its epoch is not: as if the leader had
+                # been elected in an epoch that is below that of our log.
+                own = f"epoch {held.epochs.latest_epoch} at offset {held.leo}"
+                reason = f"OFFSET_OUT_OF_RANGE (its log is {start} to {end}, and has no {own})"
+                self._pause(key, followed, reason)
 
     async def _leader_offset(self, partition: Partition, leader_epoch: int, when: int) -> int:
         topic, index = partition.topic_partition
@@ -557,39 +595,3 @@ class ReplicaFetcher:
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code))
         return answer.offset
-
-
-def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> None:
-    """Truncate what the leader does not have; committed records among it are lost."""
-    leader = partition.leader_id, partition.leader_epoch
-    end, size_bytes, high_watermark = held.leo, held.size_bytes, held.high_watermark
-    log.info(TRUNCATED, partition.topic_partition, end, offset, *leader, leader_log)
-    held.truncate_to(offset)
-    if held.leo < high_watermark:
-        held.host.cut(
-            LogCut(
-                partition.topic_partition,
-                CutKind.TRUNCATION,
-                held.directory,
-                held.leo,
-                end,
-                size_bytes - held.size_bytes,
-                high_watermark,
-                f"the log of its leader, broker {leader[0]} in leader epoch {leader[1]}, "
-                f"{leader_log}",
-            )
-        )
-
-
-def _restart(partition: Partition, held: Log, offset: int) -> None:
-    """Delete a log that ends below the leader's log start: the leader has deleted all of it."""
-    log.info(
-        "%s: the log, from %d to %d, is below the log start of its leader, broker %d, and restarts "
-        "at %d",
-        partition.topic_partition,
-        held.log_start_offset,
-        held.leo,
-        partition.leader_id,
-        offset,
-    )
-    held.truncate_fully_and_start_at(offset)

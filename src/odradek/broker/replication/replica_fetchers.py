@@ -14,6 +14,7 @@ from odradek.broker.replication.replica_fetcher import ReplicaFetcher
 from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.partition import TopicPartition
+from odradek.replica.failures import Failure, Subject
 
 
 class ReplicaFetchers:
@@ -68,7 +69,7 @@ class ReplicaFetchers:
                 self.follow(partition)
 
     def check_silence(self) -> None:
-        """Disconnect from leaders that have not answered for too long."""
+        """Disconnect from leaders that have not answered for too long; log failures that last."""
         for fetcher in self._by_leader.values():
             fetcher.check_silence()
 
@@ -84,10 +85,11 @@ class ReplicaFetchers:
         ]
         return asyncio.gather(*probes) if probes else None
 
-    def problems(self) -> dict[int, str]:
-        """The leaders that this broker cannot connect to, and why."""
-        found = {leader: fetcher.problem for leader, fetcher in self._by_leader.items()}
-        return {leader: problem for leader, problem in found.items() if problem is not None}
+    def failures(self) -> Iterator[tuple[int, Subject, Failure]]:
+        """Leader, partition (None: all of this leader's), and since when and why fetches fail."""
+        for leader, fetcher in list(self._by_leader.items()):
+            for subject, failure in list(fetcher.failures):
+                yield leader, subject, failure
 
     def lags(self) -> Iterator[tuple[int, TopicPartition, int]]:
         """Leader, partition, and the records below its high watermark that are not here."""

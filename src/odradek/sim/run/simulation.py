@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.broker.cluster import features
-from odradek.broker.replication import replica_fetcher
+from odradek.broker.replication import truncation
 from odradek.log.disk import StorageError
 from odradek.sim.checks.checkers import LogChecker
 from odradek.sim.checks.coverage import watched
@@ -431,7 +431,7 @@ class Simulation:
     def _logged(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self.trace(f"log: {text}")
-        if record.msg == replica_fetcher.TRUNCATED:
+        if record.msg == truncation.TRUNCATED:
             self._replication.tally.truncations += 1
         if record.msg == features.CHANGED:
             level = int(text.split()[2])

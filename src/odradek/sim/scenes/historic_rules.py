@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import odradek.controller.handlers.isr as isr_changes
 from odradek.broker import controller_requests
 from odradek.broker.controller.election import ControllerTerm
-from odradek.broker.replication import fetching, isr_shell, replica_fetcher
+from odradek.broker.replication import fetching, isr_shell, replica_fetcher, truncation
 from odradek.broker.replication.partition import Partition
 from odradek.coord import layout
 from odradek.coord.store import ANY_VERSION, Check
@@ -111,7 +111,7 @@ def one_step_of_truncation(patches: Patches) -> None:
         return min(leader.end_offset, leo)
 
     _leader_compares_by(patches, divergence)
-    patches.setattr(replica_fetcher, "truncation_offset", truncation_offset)
+    patches.setattr(truncation, "truncation_offset", truncation_offset)
     _logs_are_compared_once_a_leader_epoch(patches)
 
 

@@ -7,10 +7,12 @@ import logging
 import pytest
 from tests.unit.broker.live import play
 from tests.unit.broker.other_broker import OtherBroker
+from tests.unit.broker.test_reports import report
 
 from odradek.model.errors import ErrorCode
 from odradek.record.message_set import write_messages
 from odradek.record.records import Record, build_batch
+from odradek.replica.failures import LASTING_MS
 from odradek.sim.world.disk import DiskFault
 from odradek.wire.messages.fetch import (
     EpochEndOffset,
@@ -555,3 +557,126 @@ def test_an_unreachable_leader_is_dialled_again_and_again():
         await live.until(lambda: leader.fetches)
 
     play(main, replica_fetch_backoff_ms=int(BACKOFF_S * 1000))
+
+
+# --------------------------------------------------------------- fetches that make no progress
+
+LASTS_S = LASTING_MS / 1000
+
+
+def lines(caplog, text):
+    return [record.getMessage() for record in caplog.records if text in record.getMessage()]
+
+
+def problems(live):
+    return [
+        (leader, subject and str(subject), failure.reason)
+        for leader, subject, failure in live.broker.fetchers.failures()
+    ]
+
+
+def always(*parts):
+    """A script whose answer never ends."""
+
+    class Same(list):
+        def pop(self, _index):
+            return answer(*parts)
+
+        def __bool__(self):
+            return True
+
+    return Same()
+
+
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        pytest.param(part(error=ErrorCode.OFFSET_OUT_OF_RANGE), id="the log end is in its log"),
+        pytest.param(part(error=ErrorCode.UNKNOWN_LEADER_EPOCH), id="an unknown epoch"),
+        pytest.param(
+            part(diverging=EpochEndOffset(epoch=0, end_offset=1)), id="it diverges where it ends"
+        ),
+    ],
+)
+def test_a_fetch_that_changes_nothing_is_repeated_with_pauses_and_said_once(caplog, stuck):
+    """A leader in an epoch below that of the follower's log, of a store from a backup."""
+
+    async def story(live, leader):
+        await live.until(lambda: live.log().leo == 1)
+        leader.script = always(stuck)
+        leader.reply(answer(stuck))
+        await asyncio.sleep(LASTS_S + 1)
+        asked = len(leader.fetches)
+        assert asked < 20, "7 with pauses that double, then one a second"
+        await asyncio.sleep(3 * BACKOFF_S)
+        assert len(leader.fetches) - asked == pytest.approx(3, abs=1)
+        (line,) = lines(caplog, "has made no progress for 10 s")
+        assert line.startswith("t-0: replication from ")
+        assert [found[:2] for found in problems(live)] == [(2, "t-0")]
+
+        leader.script = []
+        await live.until(lambda: leader.waiting)
+        leader.reply(answer(part(records=batch(1, b"b"))))
+        await live.until(lambda: not problems(live))
+        assert len(lines(caplog, "t-0: replication from")) == 2
+        assert lines(caplog, "makes progress again, after 1")
+        assert live.log().leo == 2
+
+    caplog.set_level(logging.INFO)
+    follow(story, answer(part(records=batch(0, b"a"))), end=1)
+
+
+def test_progress_without_a_record_ends_a_failure_too():
+    async def story(live, leader):
+        await live.until(lambda: problems(live))
+        await live.until(lambda: leader.waiting)
+        leader.reply(answer())
+        await live.until(lambda: not problems(live))
+
+    follow(story, answer(part(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+
+
+def test_a_fenced_partition_is_reported_until_the_next_leader_and_isr(caplog):
+    async def story(live, leader):
+        await asyncio.sleep(LASTS_S + 1)
+        assert problems(live) == [(2, "t-0", "FENCED_LEADER_EPOCH")]
+        assert lines(caplog, "no progress for 10 s: FENCED_LEADER_EPOCH")
+        (entry,) = (await report(live, "broker"))["fetch_problems"]
+        assert (await report(live, "replicas", topic="t"))["fetch_problems"] == [entry]
+        assert (await report(live, "replicas", topic="u"))["fetch_problems"] == []
+        since_ms = entry.pop("since_ms")
+        assert since_ms == pytest.approx(live.clock.wall_ms() - 1000 * LASTS_S - 1000, abs=100)
+        assert entry == {
+            "leader": 2, "topic": "t", "partition": 0, "problem": "FENCED_LEADER_EPOCH",
+        }  # fmt: skip
+        await live.order("t", leader=2, leader_epoch=1, is_new=False)
+        assert problems(live) == []
+
+    follow(story, answer(part(error=ErrorCode.FENCED_LEADER_EPOCH)))
+
+
+def test_a_leader_that_does_not_answer_is_a_problem_of_all_its_partitions(caplog):
+    async def story(live, leader):
+        assert problems(live) == []
+        await asyncio.sleep(LASTS_S + 1)
+        assert problems(live) == [(2, None, "the leader does not answer")]
+        (line,) = lines(caplog, "has made no progress")
+        assert line.startswith("all partitions: replication from ")
+        leader.reply(answer())
+        await live.until(lambda: not problems(live))
+        assert lines(caplog, "all partitions: ")[-1].endswith("s (the leader does not answer)")
+
+    caplog.set_level(logging.INFO)
+    follow(story, partitions=2)
+
+
+def test_a_session_that_is_refused_although_it_is_new_is_not_asked_for_without_a_pause():
+    async def story(live, leader):
+        leader.script = always()
+        leader.script.pop = lambda _: answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        leader.reply(answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        await asyncio.sleep(5 * BACKOFF_S)
+        assert len(leader.fetches) < 10
+        assert problems(live) == [(2, None, "FETCH_SESSION_ID_NOT_FOUND")]
+
+    follow(story)
