@@ -239,7 +239,12 @@ def refusal(broker):
 
 
 def test_unknown_options_are_reported_and_ignored(make_broker):
-    broker = make_broker({"log.retenton.ms": 5, "num.network.threads": 7}).start()
+    options = {"log.retenton.ms": 5, "num.network.threads": 7, "advertised.port": 9}
+    broker = make_broker(options).start()
+    assert (
+        "advertised.port is an option of former Kafkas, and has no effect: use advertised.lis"
+        in (broker.output())
+    )
     assert "log.retenton.ms is not an option" in broker.output()
     assert re.search(r"WARNING.*num\.network\.threads", broker.output())
 

@@ -23,6 +23,7 @@ from odradek.broker.http import Response, Route, json_response
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
 from odradek.config.broker import BROKER_OPTIONS
+from odradek.config.former import FORMER_OPTIONS
 from odradek.log.disk import StorageError
 from odradek.log.producer_state import NO_OFFSET
 from odradek.model.clock import MonotonicMs
@@ -60,10 +61,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
         "fetch_problems": _fetch_problems(broker, LASTING_MS),
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
         "cleaner": _cleaner(broker),
-        "unknown_options": [
-            {"name": name, "similar": get_close_matches(name, BROKER_OPTIONS, 1)}
-            for name in config.unknown()
-        ],
+        "unknown_options": [{"name": name, "similar": _similar(name)} for name in config.unknown()],
         "invalid_topic_options": broker.settings.invalid,
         "refusals": broker.incidents.as_json(),
         "errors": broker.incidents.counts.errors_as_json(),
@@ -74,6 +72,12 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             "follower.replication.throttled.rate": config.follower_replication_throttled_rate,
         },
     }
+
+
+def _similar(name: str) -> list[str]:
+    """What may be meant by an unknown option: its successor, or a similar name."""
+    successor = FORMER_OPTIONS.get(name)
+    return [successor] if successor else get_close_matches(name, BROKER_OPTIONS, 1)
 
 
 def _peers(broker: ReportedParts) -> list[Mapping[str, Any]]:

@@ -32,6 +32,7 @@ from odradek.broker.wiring.authentication import (
 from odradek.broker.wiring.options import refuse_unsupported
 from odradek.broker.wiring.parts import BrokerParts
 from odradek.config.broker import BrokerConfig
+from odradek.config.former import former_option
 from odradek.model.cluster import Broker as RegisteredBroker
 from odradek.model.cluster import EndPoint
 
@@ -185,6 +186,10 @@ class Broker(BrokerParts):
 
 def _warn_of_options(config: BrokerConfig) -> None:
     for name in config.unknown():
-        log.warning("%s is not an option of Kafka: it has no effect", name)
+        advice = former_option(name)
+        if advice is not None:
+            log.warning("%s is an option of former Kafkas, and has no effect: %s", name, advice)
+        else:
+            log.warning("%s is not an option of Kafka: it has no effect", name)
     for name in config.without_effect():
         log.warning("%s is set, and has no effect here", name)

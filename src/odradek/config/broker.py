@@ -414,6 +414,10 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
     advertised_points = [end_point.listener for end_point in config.advertised_listeners]
     generated = config.broker_id_generation_enable
     return {
+        "process.roles is for KRaft, and zookeeper.connect for a cluster with ZooKeeper; this "
+        "broker has no KRaft: remove process.roles, or the file is another broker's.": not (
+            values["process.roles"] and values["zookeeper.connect"]
+        ),
         "You must set `node.id` to the same value as `broker.id`.": (
             values["node.id"] == config.broker_id
         ),

@@ -16,11 +16,13 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def parse(text: str) -> dict[str, str]:
     r"""The properties of a file. A key that is given twice has its last value.
 
+    A byte order mark, which editors on Windows write, is no part of the first key.
+
     Raises:
         InvalidConfigError: with the number of the line with a malformed `\u` escape.
     """
     properties = {}
-    for number, line in _logical_lines(text):
+    for number, line in _logical_lines(text.removeprefix("\ufeff")):
         key, value = _split(line)
         try:
             properties[_unescape(key)] = _unescape(value)

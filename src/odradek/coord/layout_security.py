@@ -37,6 +37,15 @@ def acl_type_path(resource_type: ResourceType, *, prefixed: bool) -> str:
     return f"{root}/{words(resource_type)}"
 
 
+# The parents of ACLs on resources of each type, in the order of Kafka's names.
+ACL_PARENTS: Final = tuple(
+    acl_type_path(kind, prefixed=prefixed)
+    for prefixed in (False, True)
+    for kind in ResourceType
+    if kind not in {ResourceType.UNKNOWN, ResourceType.ANY}
+)
+
+
 def acl_path(pattern: ResourcePattern) -> str:
     """The node with all ACLs on one pattern."""
     parent = acl_type_path(pattern.resource_type, prefixed=pattern.prefixed)

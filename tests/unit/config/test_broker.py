@@ -148,6 +148,13 @@ VALID = "The valid options based on currently configured listeners are "
             "broker.id must be greater than or equal to 0",
         ),
         (
+            {"process_roles": "broker", "zookeeper_connect": "zk:2181"},
+            (
+                "process.roles is for KRaft, and zookeeper.connect for a cluster with ZooKeeper; "
+                "this broker has no KRaft: remove process.roles, or the file is another broker's."
+            ),
+        ),
+        (
             {"broker_id": "1", "node_id": "2"},
             "You must set `node.id` to the same value as `broker.id`.",
         ),

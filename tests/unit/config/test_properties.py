@@ -28,6 +28,7 @@ from odradek.config.properties import parse, parse_overrides, render
         (r"a=\u00e9\u20AC", {"a": "é€"}),
         (r"a=\uD83D\uDE00", {"a": "\U0001f600"}),
         ("a=1\na=2", {"a": "2"}),
+        ("\ufeffa=1\nb=\ufeff", {"a": "1", "b": "\ufeff"}),
         ("", {}),
     ],
 )

@@ -8,6 +8,7 @@ After a new session everything is read again, because the watches ended with the
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from odradek.broker.admin.acls import stored_acls
@@ -16,12 +17,13 @@ from odradek.broker.serving.acl_authorizer import AclAuthorizer
 from odradek.coord.layout_security import (
     ACL_CHANGE_PREFIX,
     ACL_CHANGES,
+    ACL_PARENTS,
     EXTENDED_ACL_CHANGES,
     acl_path,
     decode_acl_change,
     decode_acls,
 )
-from odradek.coord.store import Store
+from odradek.coord.store import NodeExistsError, Store
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.acl import AclEntry, ResourcePattern
 from odradek.model.clock import Clock
@@ -40,6 +42,22 @@ class AclChanges(NoticeFollower):
         self.authorizer = authorizer
         self._is_loaded = False
         self._reading = asyncio.Lock()  # what is read first is applied first
+
+    async def load(self) -> None:
+        """Read all ACLs, and begin to watch for changes.
+
+        The parents of all ACLs are created before, as by Apache Kafka: tools find them before the
+        first ACL is written.
+
+        Raises:
+            StoreError: the store cannot be used.
+            StartupError: a node cannot be decoded.
+        """
+        for path in ACL_PARENTS:
+            if await self._store.exists(path) is None:
+                with suppress(NodeExistsError):  # another broker created it
+                    await self._store.create(path, make_parents=True)
+        await super().load()
 
     async def refresh(self, pattern: ResourcePattern) -> None:
         """Read the ACLs on one pattern again.

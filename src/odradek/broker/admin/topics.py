@@ -293,6 +293,7 @@ class TopicAdmin:
                     "Both numPartitions or replicationFactor and replicasAssignments were set. "
                     "Both cannot be used at the same time.",
                 )
+            _check_count(len(topic.assignment))
             return {}
         partitions, factor = topic.partitions, topic.replication_factor
         if partitions == DEFAULT:

@@ -124,6 +124,19 @@ def test_what_is_stored_before_the_start_is_enforced_from_the_start():
     play_nodes(story, prepare=prepare)
 
 
+def test_the_parents_of_acls_exist_before_the_first_acl_as_with_apache_kafka():
+    async def story(one, *_):
+        found = ["/kafka-acl", "/kafka-acl-changes", "/kafka-acl-extended"]
+        found.append("/kafka-acl-extended-changes")
+        kinds = ["Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"]
+        for root in ("/kafka-acl", "/kafka-acl-extended/prefixed"):
+            assert sorted(await one.store.children(root)) == kinds
+        top = [f"/{name}" for name in await one.store.children("/")]
+        assert sorted(path for path in top if "acl" in path) == found
+
+    play_nodes(story)
+
+
 def test_after_a_lost_session_everything_is_read_again():
     async def story(one, other, _):
         await one.admin.create([binding("kept")])

@@ -106,6 +106,8 @@ REFUSED = [
      "Replication factor must be larger than 0."),
     (topic("e1", 0), "INVALID_PARTITIONS", "Number of partitions must be larger than 0."),
     (topic("e1", 50_001), "INVALID_PARTITIONS", "50001 partitions; a topic has at most 50000"),
+    (topic("e1", -1, -1, assignments=[(1,)] * 50_001), "INVALID_PARTITIONS",
+     "50001 partitions; a topic has at most 50000"),
     (topic("bad name!"), "INVALID_TOPIC_EXCEPTION",
      ("Topic name is invalid: 'bad name!' contains one or more characters other than ASCII "
      "alphanumerics, '.', '_' and '-'")),

@@ -21,13 +21,13 @@ class JsonError(ToolError):
 
 
 def read_text(path: str) -> str:
-    """The text of a file.
+    """The text of a file, without a byte order mark, which editors on Windows write.
 
     Raises:
         FileError: it cannot be read.
     """
     try:
-        return pathlib.Path(path).read_text()
+        return pathlib.Path(path).read_text().removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError):
         raise FileError(f"Unable to read file {path}") from None
 

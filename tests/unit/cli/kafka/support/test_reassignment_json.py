@@ -39,6 +39,11 @@ def test_what_is_written_can_be_read(file):
     assert read_plan(file(text)).targets == [(A0, (1, 2)), (A1, (2, 3))]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_json(file):
+    plan = '{"partitions":[{"topic":"a","partition":0,"replicas":[1]}]}'
+    assert read_plan(file("\ufeff" + plan)).targets == [(A0, (1,))]
+
+
 def test_directories_are_those_of_replicas(file):
     plan = read_plan(
         file(
