@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from odradek.broker.cluster.lifecycle import Lifecycle
 from odradek.broker.controller.journal import DecisionJournal
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.coordinators.group_shell import GroupShell
@@ -34,6 +35,7 @@ class ReportedParts(Protocol):
     replicas: ReplicaManager
     fetchers: ReplicaFetchers
     logs: Logs
+    lifecycle: Lifecycle
 
     def last_fetches(self) -> Mapping[int, MonotonicMs]:
         """When each follower that fetches from this broker sent its last fetch."""

@@ -59,6 +59,12 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
         "exposed": [each._asdict() for each in exposed(config, broker.server.ports)],
         "peers": _peers(broker),
         "fetch_problems": _fetch_problems(broker, LASTING_MS),
+        # The coordination store: `zookeeper` is None for the embedded one.
+        "store": {
+            "zookeeper": config.zookeeper_connect,
+            "silent_ms": broker.lifecycle.silent_ms,
+            "unregistered_ms": broker.lifecycle.unregistered_ms,
+        },
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
         "cleaner": _cleaner(broker),
         "unknown_options": [{"name": name, "similar": _similar(name)} for name in config.unknown()],

@@ -144,6 +144,14 @@ class StoreCounts:
     disconnects: int = 0
     expiries: int = 0
     request_ms: Histogram = field(default_factory=Histogram)
+    changed: Callable[[bool], None] | None = None  # called when the connection is there, or lost
+
+    def connection(self, *, is_there: bool) -> None:
+        """Count that the connection was made, or lost."""
+        self.connects += is_there
+        self.disconnects += not is_there
+        if self.changed is not None:
+            self.changed(is_there)
 
 
 class Store(Protocol):

@@ -309,7 +309,7 @@ class ZooKeeperStore:
             return
         connected = self._connected
         if state == KazooState.CONNECTED:
-            self._counts.connects += 1
+            self._counts.connection(is_there=True)
             self._limit_waiting(False)
             if connected is not None and not connected.done():
                 connected.set_result(session)
@@ -319,7 +319,7 @@ class ZooKeeperStore:
                 watcher()
             self._pump()
         elif state == KazooState.SUSPENDED:
-            self._counts.disconnects += 1
+            self._counts.connection(is_there=False)
             _LOG.warning("session 0x%x: the connection to ZooKeeper was lost", self._session)
             self._limit_waiting(True)
         elif connected is not None and not connected.done():

@@ -14,6 +14,7 @@ from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, certificates_of, facts_of
 from odradek.plan.examination import AREAS, PROCESSES
 from odradek.plan.facts import ClusterFacts
+from odradek.plan.rules.cut_off import CutOff, cut_off
 
 # The reports that the doctor uses.
 EXAMINED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}, "controller": {}}
@@ -41,7 +42,13 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
             id_: report.get("fetch_problems", ())
             for id_, report in asked.by_broker("broker").items()
         },
+        _cut_off(asked),
     )
+
+
+def _cut_off(asked: Asked) -> dict[int, CutOff]:
+    found = {id_: cut_off(report) for id_, report in asked.by_broker("broker").items()}
+    return {id_: each for id_, each in found.items() if each is not None}
 
 
 def _foreign(asked: Asked) -> list[int]:
@@ -49,10 +56,16 @@ def _foreign(asked: Asked) -> list[int]:
 
 
 def bound_addresses(asked: Asked) -> dict[int, str]:
-    """The addresses on which the brokers of this machine listen, from their own reports."""
+    """The addresses on which the brokers of this machine listen, from their own reports.
+
+    First those whose metadata is current: a broker without the store does not know of changes.
+    """
+    cut = _cut_off(asked)
     return {
         id_: report["bound"][0].partition("://")[2].replace("0.0.0.0:", "127.0.0.1:")
-        for id_, report in asked.by_broker("broker").items()
+        for id_, report in sorted(
+            asked.by_broker("broker").items(), key=lambda each: (each[0] in cut, each[0])
+        )
         if report["bound"]
     }
 

@@ -15,6 +15,7 @@ from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import Caller, brokers, clock, some
 from odradek.plan.fetch_problems import fetch_problem
+from odradek.plan.rules.cut_off import CutOff, rejoin
 
 Entry = Mapping[str, Any]
 Partition = Mapping[str, Any]
@@ -42,6 +43,7 @@ class Picture:
     cuts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     # Of each broker: its fetches that fail.
     fetch_problems: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    cut_off: Mapping[int, CutOff] = field(default_factory=dict)  # brokers that run without store
 
     @property
     def known_state(self) -> Mapping[str, Any]:
@@ -70,6 +72,12 @@ class Picture:
         """Since when a broker is offline or registered again, and its process; "" if not known."""
         gone, came = self.last("BROKER_GONE", broker), self.last("BROKER_JOINED", broker)
         if not self.registered(broker):
+            without = self.cut_off.get(broker)
+            if without is not None:
+                return (
+                    f"broker {broker} runs, and is not registered: it is cut off from "
+                    f"{without.store} since {self.clock(without.since_ms)}"
+                )
             since = f"broker {broker} is offline" + (
                 f" since {self.clock(gone['at_ms'])}" if gone else ""
             )
@@ -78,6 +86,11 @@ class Picture:
         if gone and came and (came["at_ms"], came["number"]) >= (gone["at_ms"], gone["number"]):
             return f"broker {broker} is registered again since {self.clock(came['at_ms'])}"
         return ""
+
+    def bring_back(self, broker: int) -> Sentence:
+        """How to have a broker serve again."""
+        without = self.cut_off.get(broker)
+        return rejoin(broker, without) if without else self.caller.bring_back(broker)
 
     def failed_directory(self, broker: int) -> str:
         """Which log directory of a broker is offline, since when and why."""
@@ -201,7 +214,7 @@ def _partition(picture: Picture, p: Partition) -> Iterator[Line]:
                     f"no leader yet: none of its replicas ({_list(p['replicas'])}) was registered "
                     "when it was created; "
                 ),
-                picture.caller.bring_back(p["replicas"][0]),
+                picture.bring_back(p["replicas"][0]),
             ),
         )
         return
@@ -238,7 +251,7 @@ def _leaderless(picture: Picture, p: Partition) -> Line:
                 "because every acknowledged record is only there"
                 f"{f' ({stories})' if stories else ''}; "
             ),
-            picture.caller.bring_back(p["isr"][0]),
+            picture.bring_back(p["isr"][0]),
             "; or, if records may be lost: ",
             Slot.ELECT,
         ),
@@ -264,7 +277,7 @@ def _not_preferred(picture: Picture, p: Partition) -> Line:
 def _what_keeps_it(picture: Picture, p: Partition) -> tuple[Words | Slot, ...]:
     state, preferred = picture.known_state, p["replicas"][0]
     if preferred in p["dead"]:
-        return (picture.caller.bring_back(preferred),)
+        return (picture.bring_back(preferred),)
     if preferred in p["on_failed_dirs"]:
         return (picture.failed_directory(preferred), "; ", _repair(picture, preferred))
     if preferred in state["shutting_down"]:
@@ -337,7 +350,7 @@ def _reassignment(picture: Picture, p: Partition) -> Iterator[Line]:
     if dead:
         waits = sentence(
             f"{waits} and {brokers(dead)} {'is' if len(dead) == 1 else 'are'} offline: ",
-            picture.caller.bring_all_back(dead),
+            joined(map(picture.bring_back, sorted(dead))),
         )
     cancel = ("--cancel", "--reassignment-json-file", "FILE")
     yield Line(
@@ -360,11 +373,11 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
         left = _left(picture, p, replica)
         cause, story = _because(picture, left, [replica])
         if replica in p["dead"]:
-            parts: list[Words] = [story, picture.caller.bring_back(replica)]
+            parts: list[Words] = [story, picture.bring_back(replica)]
         elif replica in p["on_failed_dirs"]:
             parts = [picture.failed_directory(replica), _repair(picture, replica)]
         elif picture.caller.local.get(replica) == "paused":
-            parts = [picture.caller.process(replica), picture.caller.bring_back(replica)]
+            parts = [picture.caller.process(replica), picture.bring_back(replica)]
         else:
             parts = _copying(picture, p, replica)
         yield Line(
@@ -404,7 +417,7 @@ def _broker(picture: Picture, broker: int) -> Iterator[Sentence]:
     partitions = state["partitions"]
     story = picture.story(broker)
     if not picture.registered(broker):
-        yield sentence(f"{story}; ", picture.caller.bring_back(broker))
+        yield sentence(f"{story}; ", picture.bring_back(broker))
     else:
         role = ", and is the controller" if state["controller_id"] == broker else ""
         came = picture.last("BROKER_JOINED", broker)
@@ -413,7 +426,7 @@ def _broker(picture: Picture, broker: int) -> Iterator[Sentence]:
         if picture.caller.local.get(broker) == "paused":
             process = picture.caller.process(broker)
             yield sentence(
-                f"broker {broker} does not answer: {process}; ", picture.caller.bring_back(broker)
+                f"broker {broker} does not answer: {process}; ", picture.bring_back(broker)
             )
     if broker in state["shutting_down"]:
         yield sentence(f"broker {broker} is shutting down: it hands its leaderships over")
@@ -472,7 +485,7 @@ def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) ->
     if leaderless:
         yield sentence(
             f"{_some(leaderless)}: no leader, and only broker {broker} may lead; ",
-            picture.caller.bring_back(broker),
+            picture.bring_back(broker),
         )
     waiting = [p for p in lagging if p not in failed and p not in leaderless]
     if waiting:

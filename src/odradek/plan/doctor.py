@@ -41,6 +41,7 @@ from odradek.plan.facts import ClusterFacts, Finding, Severity, named
 from odradek.plan.fetch_problems import Problems, by_problem
 from odradek.plan.rules.brokers import BROKER_RULES
 from odradek.plan.rules.clients import CLIENT_RULES
+from odradek.plan.rules.cut_off import CUT_OFF_RULES
 from odradek.plan.rules.errors import ERROR_RULES
 from odradek.plan.rules.stored import STORE_RULES
 
@@ -126,7 +127,7 @@ def _offline(
         f"{facts.away(away) or 'no replica in sync can lead: see its log directory'}",
         joined(
             (
-                facts.caller.bring_all_back(away),
+                facts.bring_all_back(away),
                 sentence("or, if records that only the last leader had may be lost: ", unclean),
             )
         ),
@@ -165,7 +166,7 @@ def _under_min(
         "under-min-isr",
         named(partitions),
         f"fewer replicas are in sync than min.insync.replicas, so acks=all is refused: {reason}",
-        facts.caller.bring_all_back(away) or _look(facts, lacking, partitions, problems),
+        facts.bring_all_back(away) or _look(facts, lacking, partitions, problems),
     )
 
 
@@ -178,7 +179,7 @@ def _under_replicated(
         named(partitions),
         f"{facts.away(away)}: its replicas miss new records",
         sentence(
-            facts.caller.bring_all_back(away),
+            facts.bring_all_back(away),
             "; or, if it stays away: ",
             command("odradek", "plan", "drain", ",".join(map(str, away)), *facts.caller.server),
         ),
@@ -391,7 +392,7 @@ def _stuck(facts: ClusterFacts) -> Iterator[Finding]:
             "a replica is being added on a broker that is offline"
             f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: "
             f"{facts.away(away)}",
-            sentence(facts.caller.bring_all_back(away), "; or cancel it: ", cancel),
+            sentence(facts.bring_all_back(away), "; or cancel it: ", cancel),
         )
     for still, partitions in idle.items():
         yield _no_progress(facts, still, partitions, cancel)
@@ -450,4 +451,5 @@ _RULES: Final = (
     *CLIENT_RULES,
     *ERROR_RULES,
     *STORE_RULES,
+    *CUT_OFF_RULES,
 )

@@ -25,9 +25,23 @@ NO_REPORTS: Final = (
     "disks, the cleaner, options, open listeners, the coordination store, controllers and "
     "rebalances are not reported there"
 )
-# The areas of findings by their kind; all others need the brokers' metadata only (`CLUSTER`).
-_AREAS: Final[Mapping[str, str]] = {
+AREA_OF: Final[Mapping[str, str]] = {  # of each kind of finding
     "crashed": PROCESSES,
+    **dict.fromkeys(
+        (
+            "offline",
+            "replication-factor",
+            "under-min-isr",
+            "under-replicated",
+            "leader-skew",
+            "racks",
+            "same-rack",
+            "unreachable",
+            "advertised",
+            "unresolvable",
+        ),
+        CLUSTER,
+    ),
     "throttle": "throttle",
     "moving": "throttle",
     "stuck": "stuck",
@@ -44,6 +58,7 @@ _AREAS: Final[Mapping[str, str]] = {
             "unknown-option",
             "invalid-option",
             "unreadable-topic",
+            "unreadable-topic",
             "in-the-clear",
             "refused",
             "log-in",
@@ -56,6 +71,9 @@ _AREAS: Final[Mapping[str, str]] = {
             "group-protocol",
             "no-topic",
             "quota",
+            "store",
+            "cut",
+            "set-aside",
         ),
         REPORTS,
     ),
@@ -63,7 +81,7 @@ _AREAS: Final[Mapping[str, str]] = {
 # Facts that every broker is asked for, and those that the leader of each partition is asked for.
 _OF_EVERY_BROKER: Final = ("certificate", "lag", "throttle")
 _OF_EVERY_LEADER: Final = ("hanging", "retention")
-AREAS: Final = (CLUSTER, *sorted({*_AREAS.values()} - {CLUSTER}))
+AREAS: Final = (CLUSTER, *sorted({*AREA_OF.values()} - {CLUSTER}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +95,7 @@ class Examination:
 
     def covers(self, finding: Finding) -> bool:
         """Whether an earlier finding that is absent now is solved."""
-        area = _AREAS.get(finding.kind, CLUSTER)
+        area = AREA_OF.get(finding.kind, CLUSTER)
         if area == PROCESSES:
             return PROCESSES not in self.not_examined
         if CLUSTER in self.not_examined:

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
 from odradek.model.partition import TopicPartition
-from odradek.model.sentence import Sentence
+from odradek.model.sentence import Sentence, joined
 from odradek.plan.cluster import ClusterPicture
-from odradek.plan.commands import Caller, clock, some
+from odradek.plan.commands import Caller, brokers, clock, some
 
 PATIENCE_MS: Final = 60_000
 DISK_PERCENT: Final = 90.0
@@ -173,10 +173,21 @@ class ClusterFacts:
         """Which brokers are offline, since when, and the state of their processes."""
         parts = []
         for broker in sorted(ids):
+            if broker in self.reports:  # it is not registered, and answers
+                parts.append(f"broker {broker} runs, and is not registered with the store")
+                continue
             process = self.caller.process(broker)
             since = self.since(self.went_ms(broker))
             parts.append(f"broker {broker} is offline{since}{f' ({process})' if process else ''}")
         return "; ".join(parts)
+
+    def bring_all_back(self, ids: Iterable[int]) -> Sentence:
+        """How to have several brokers serve again."""
+        away = sorted(ids)
+        running = [broker for broker in away if broker in self.reports]
+        see = f"see what is said of {brokers(running)}" if running else ""
+        rest = [broker for broker in away if broker not in running]
+        return joined((see, self.caller.bring_all_back(rest)))
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:

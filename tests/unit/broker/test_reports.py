@@ -3,12 +3,16 @@
 import asyncio
 import json
 import logging
+import random
+from types import SimpleNamespace
 
 from tests.unit.broker.live import BEFORE_TOPIC_IDS, fetch, play, produce
 
+from odradek.broker.cluster.lifecycle import Lifecycle
 from odradek.broker.incidents import CUTS_MAX, REFUSALS_MAX, CutRecords, Incidents
 from odradek.broker.reports import sample_disks
 from odradek.broker.wiring.config_changes import ConfigChanges
+from odradek.coord.store import StoreCounts
 from odradek.log.checkpoints import RECOVERY_POINT_FILE
 from odradek.log.directories import CLEAN_SHUTDOWN_FILE
 from odradek.log.repair.cuts import CutKind, LogCut
@@ -193,3 +197,42 @@ def test_many_cuts_are_counted_and_the_newest_kept():
     assert (records.counts[CutKind.GAP], records.size_bytes[CutKind.GAP]) == (300, 3000)
     assert [kept["offset"] for kept in records.as_json()] == list(range(300 - CUTS_MAX, 300))
     assert records.as_json()[0]["span"] == "the records from offset 44 to 45"
+
+
+def test_a_broker_reports_since_when_it_is_not_registered():
+    async def story(live):
+        assert (await report(live, "broker"))["store"] == {
+            "zookeeper": None,
+            "silent_ms": None,
+            "unregistered_ms": None,
+        }
+        lifecycle, ended, seen = live.broker.lifecycle, asyncio.Event(), []
+        lost = live.store.on_session_lost
+
+        def told():
+            lost()
+            seen.append(lifecycle.unregistered_ms)
+            ended.set()
+
+        live.store.on_session_lost = told
+        live.store.expire()
+        await ended.wait()
+        assert seen == [live.clock.wall_ms()]
+        await asyncio.sleep(60)  # simulated: it registers again
+        assert (await report(live, "broker"))["store"]["unregistered_ms"] is None
+
+    play(story)
+
+
+def test_since_when_zookeeper_is_silent_is_known():
+    store = SimpleNamespace(counts=StoreCounts(), on_session_lost=None)
+    clock = SimpleNamespace(wall_ms=lambda: 7)
+    lifecycle = Lifecycle(
+        store, clock, random, session_timeout_ms=1, lost=lambda: None, registered=lambda _: None
+    )
+    seen = []
+    for is_there in (True, False, True):
+        store.counts.connection(is_there=is_there)
+        seen.append(lifecycle.silent_ms)
+
+    assert seen == [None, 7, None]

@@ -343,6 +343,19 @@ async def test_when_the_connection_is_lost_writes_fail_and_reads_are_sent_again(
 
 
 @on_loop
+async def test_a_connection_that_is_lost_and_made_again_is_told(world):
+    store, client = await world.connect(in_flight_max=2)
+    told = []
+    store.counts.changed = told.append
+    client.lose()
+    await turn()
+    assert (told, store.counts.disconnects) == ([False], 1)
+    client.change_state(KazooState.CONNECTED)
+    await turn()
+    assert told == [False, True]
+
+
+@on_loop
 async def test_no_request_waits_for_a_connection_longer_than_the_session_time_out(world):
     store, client = await world.connect(session_timeout_ms=50)
     client.lose()

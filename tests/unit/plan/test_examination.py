@@ -1,15 +1,21 @@
 """What the doctor did not look at is said, and proves nothing about earlier findings."""
 
+import pathlib
+import re
+
 import pytest
 
+import odradek.plan
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.model.sentence import sentence
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.doctor import examine
-from odradek.plan.examination import AREAS, failed, is_never_offered
+from odradek.plan.examination import AREA_OF, AREAS, failed, is_never_offered
 from odradek.plan.facts import ClusterFacts, Finding, Severity
 
+RULES = pathlib.Path(odradek.plan.__file__).parent
+KIND = re.compile(r"Severity\.[A-Z]+,\s+\"([a-z-]+)\"")
 P0 = TopicPartition("t", 0)
 REPORT = {
     "began_ms": 0,
@@ -100,3 +106,9 @@ def test_a_failed_examination_covers_nothing():
 )
 def test_some_facts_are_never_offered(error, never):
     assert is_never_offered(error) is never
+
+
+def test_the_area_of_each_kind_of_finding_is_known():
+    made = {kind for path in RULES.rglob("*.py") for kind in KIND.findall(path.read_text())}
+
+    assert made == AREA_OF.keys()

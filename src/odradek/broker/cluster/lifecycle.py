@@ -34,7 +34,7 @@ from odradek.coord.store import (
     StoreError,
 )
 from odradek.coord.znode import CorruptNodeError
-from odradek.model.clock import Clock
+from odradek.model.clock import Clock, WallMs
 from odradek.model.cluster import Broker
 from odradek.model.errors import StartupError
 from odradek.net.retry import retry
@@ -79,7 +79,13 @@ class Lifecycle:
         self._epoch: int | None = None  # the last broker epoch of this process
         self._session_ended = lost
         self._registered = registered
+        # For reports: since when the store is silent, and since when this broker is not registered
+        # any more, in wall time. None: it answers; it is registered, or was not yet.
+        self.silent_ms: WallMs | None = None
+        self.unregistered_ms: WallMs | None = None
         store.on_session_lost = self._session_lost
+        if store.counts is not None:
+            store.counts.changed = self._connection_changed
 
     async def open(self) -> None:
         """Open the first session and create the nodes that every cluster has.
@@ -225,6 +231,7 @@ class Lifecycle:
 
     def _is_now(self, registration: Stat) -> int:
         self._epoch = registration.created_id
+        self.unregistered_ms = None
         return registration.created_id
 
     async def tell_log_dir_failed(self, broker_id: int) -> None:
@@ -281,3 +288,8 @@ class Lifecycle:
 
     def _session_lost(self) -> None:
         self._lost.set()
+        if self._epoch is not None and self.unregistered_ms is None:
+            self.unregistered_ms = self._clock.wall_ms()
+
+    def _connection_changed(self, is_there: bool) -> None:
+        self.silent_ms = None if is_there else self._clock.wall_ms()
