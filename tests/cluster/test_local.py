@@ -4,17 +4,19 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
 from odradek.local import processes
 from odradek.local.client_files import ClientFiles
+from odradek.local.copies import clone
 from odradek.local.directory import ClusterDirectory, LocalError
-from odradek.local.growth import clone
 from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 
@@ -133,6 +135,44 @@ def test_a_cluster_is_copied_when_it_does_not_run(cluster, tmp_path):
         )
     finally:
         other.kill_all()
+
+
+def test_a_copy_neither_starts_nor_stops_brokers_beside_its_original(cluster, tmp_path):
+    cluster.up(UpOptions(brokers=2))
+    before = pids(cluster)
+    shutil.copytree(tmp_path / "D", tmp_path / "copy")
+    copy = Supervisor(ClusterDirectory(tmp_path / "copy"), say=print, program=FAKE)
+
+    acts = (
+        copy.down, copy.add, partial(copy.up, UpOptions()), partial(copy.start, 0),
+        partial(copy.stop, 0), partial(copy.kill, 1), partial(copy.pause, 1),
+    )  # fmt: skip
+    for act in acts:
+        with pytest.raises(LocalError, match="is a copy of .*odradek clone --dir"):
+            act()
+    copy.kill_all()
+    assert (states(copy), copy.status()["bootstrap"]) == (["stopped"] * 2, "")
+    assert (states(cluster), pids(cluster)) == (["running"] * 2, before)
+
+
+def test_a_cluster_whose_directory_is_moved_while_it_runs_is_stopped_and_starts_there(
+    cluster, tmp_path
+):
+    cluster.up(UpOptions(brokers=2))
+    before = pids(cluster)
+    (tmp_path / "D").rename(tmp_path / "moved")
+    moved = Supervisor(ClusterDirectory(tmp_path / "moved"), say=print, program=FAKE)
+    with pytest.raises(LocalError, match=f"broker 0 is pid {before[0]}"):
+        moved.up(UpOptions())
+    moved.down()
+    try:
+        moved.up(UpOptions())
+        report = moved.status()["brokers"]
+        assert report[1]["log_dirs"] == [str(tmp_path / "moved" / "broker-1" / "data")]
+        assert not set(before) & set(pids(moved))
+    finally:
+        moved.kill_all()
+    assert not (tmp_path / "D").exists()
 
 
 def test_two_concurrent_ups_create_one_cluster(cluster, tmp_path):

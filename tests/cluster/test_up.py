@@ -132,7 +132,7 @@ def test_a_cluster_grows_and_is_copied(path, tmp_path):
     bootstrap, _, rest = added.stdout.partition("\n")
     assert bootstrap.startswith(f"{first},")
     assert "2 partitions change" in rest
-    assert f"odradek plan rebalance --dir {path} --execute" in added.stderr
+    assert f"odradek plan rebalance --execute --dir {path}" in added.stderr
     create(bootstrap, "of-two", replication_factor=2)
 
     odradek("down", "--dir", path)

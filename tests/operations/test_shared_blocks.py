@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
+from odradek.local.copies import clone
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord
-from odradek.local.growth import clone
 
 MiB = 1 << 20
 pytestmark = pytest.mark.skipif(

@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 REQUEST_BYTES_MAX: Final = 8_192
 QUERY_FIELDS_MAX: Final = 16
 PEERS_MAX: Final = 32
-AT_ONCE: Final = 4  # connections accepted in one turn of the loop, before any of them is refused
 TIMEOUT_SECONDS: Final = 30.0
 
 
@@ -104,12 +103,10 @@ class HttpServer:
         *,
         allowed_hosts: Collection[str] = (),
         peers_max: int = PEERS_MAX,
-        at_once: int = AT_ONCE,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.routes = routes
         self.peers_max = peers_max
-        self._at_once = at_once
         self.timeout_seconds = timeout_seconds
         self.peers: set[_Peer] = set()
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
@@ -123,9 +120,7 @@ class HttpServer:
         """
         assert self._listening is None
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(
-            lambda: _Peer(self, loop), host, port, backlog=self._at_once
-        )
+        self._listening = await loop.create_server(lambda: _Peer(self, loop), host, port)
         return cast("int", self._listening.sockets[0].getsockname()[1])
 
     def stop(self) -> None:

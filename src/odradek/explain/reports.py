@@ -65,10 +65,12 @@ def ask_directory(
     """The reports of the brokers of a directory; `say` is given what the user should read.
 
     Raises:
-        LocalError: there is no cluster in the directory.
+        LocalError: there is no cluster in the directory, or it is a copy beside its original.
     """
     directory = ClusterDirectory(path)
-    records = directory.expect().brokers
+    state = directory.expect()
+    directory.refuse_copy(state)
+    records = state.brokers
     report = Supervisor(directory, say=say).status()
     states = {each["id"]: each["state"] for each in report["brokers"]}
     asked = Asked(

@@ -19,12 +19,15 @@ import json
 import os
 import pathlib
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from odradek.local import processes
+from odradek.local.place import RECORD, DirectoryPlace, former_of, original_of, place_of
 from odradek.local.processes import ProcessId
 from odradek.model.command import Command, command, flag
 from odradek.model.errors import OdradekError
@@ -68,10 +71,16 @@ class BrokerRecord:
 
 @dataclass(slots=True)
 class ClusterRecord:
-    """The content of `cluster.json`."""
+    """The content of `cluster.json`, and what the directory's place says about it."""
 
     up: bool  # whether the last of `up` and `down` was `up`
     brokers: dict[int, BrokerRecord]
+    # Copies of the directory have the same one. It is not the cluster id of Kafka's protocol.
+    id: str = field(default="", compare=False)
+    # Where the directory was when its files were written; None for where it is now.
+    place: DirectoryPlace | None = field(default=None, compare=False)
+    former: pathlib.Path | None = field(default=None, compare=False)  # what its files contain
+    original: pathlib.Path | None = field(default=None, compare=False)  # it is a copy of that one
 
 
 class ClusterDirectory:
@@ -129,7 +138,7 @@ class ClusterDirectory:
         Raises:
             LocalError: the directory has other files, or the record is damaged.
         """
-        file = self.path / "cluster.json"
+        file = self.path / RECORD
         try:
             text = file.read_text()
         except FileNotFoundError:
@@ -143,9 +152,39 @@ class ClusterDirectory:
         except NotADirectoryError:
             raise LocalError(f"{self.path} is not a directory: choose another --dir") from None
         try:
-            return _decode(json.loads(text))
+            state = _decode(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LocalError(f"{file} is damaged ({error!r}): repair or remove it") from None
+        self._locate(state)
+        return state
+
+    def _locate(self, state: ClusterRecord) -> None:
+        """Compare the recorded place of the directory with where it is.
+
+        In a copy nothing is kept of the processes and their addresses: they are the original's.
+        """
+        if state.place is not None:
+            state.original = original_of(self.path, state.place, state.id)
+            state.former = former_of(self.path, state.place)
+        if state.original is not None:
+            state.up = False
+            state.brokers = {broker_id: BrokerRecord() for broker_id in state.brokers}
+        for record in state.brokers.values():
+            if record.process and not self._has_started(record.process):
+                record.process = None
+
+    def _has_started(self, process: ProcessId) -> bool:
+        """Whether a process writes its output here, or into a file that was deleted.
+
+        A directory that was copied, and whose original has been moved since, has the processes of
+        the original in its record.
+        """
+        output = processes.output_of(process)
+        if output is None or not output.exists():
+            return True
+        logs = place_of(self.path / "logs")
+        theirs = place_of(output.parent)
+        return logs is not None and theirs is not None and logs.identity == theirs.identity
 
     def command(self, *words: str) -> Command:
         """A command of `odradek` about this directory."""
@@ -164,6 +203,24 @@ class ClusterDirectory:
                 "or choose another --dir"
             )
         return state
+
+    def former(self) -> pathlib.Path | None:
+        """The former path of this directory that its files contain; None if it is the present."""
+        state = self.load() if (self.path / RECORD).exists() else None
+        return state.former if state is not None else None
+
+    def refuse_copy(self, state: ClusterRecord) -> None:
+        """Refuse to start or stop brokers in a copy beside its original.
+
+        Raises:
+            LocalError: it is a copy; with what makes it a cluster of its own.
+        """
+        if state.original is not None:
+            raise LocalError(
+                f"{self.path} is a copy of {state.original}, with its ports, and runs no broker: "
+                f"{self.command('clone')} makes it a cluster of its own; those of the original are "
+                f"started and stopped in {state.original}"
+            )
 
     def stopping(self) -> tuple[int, ...]:
         """The brokers of a cluster that is being taken down as a whole; none if it is not.
@@ -184,7 +241,10 @@ class ClusterDirectory:
     def save(self, state: ClusterRecord) -> None:
         """Replace the record of the cluster atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
-        replace_text(self.path / "cluster.json", json.dumps(_encode(state), indent=1) + "\n")
+        state.id = state.id or uuid.uuid4().hex
+        place = state.place if state.former else place_of(self.path)
+        text = json.dumps(_encode(state, place), indent=1) + "\n"
+        replace_text(self.path / RECORD, text)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -240,9 +300,12 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _encode(state: ClusterRecord) -> dict[str, Any]:
+def _encode(state: ClusterRecord, place: DirectoryPlace | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
+        "id": state.id,
+        "path": place.path if place else None,
+        "identity": place.identity if place else None,
         "up": state.up,
         "brokers": {
             str(broker_id): {
@@ -261,8 +324,11 @@ def _encode(state: ClusterRecord) -> dict[str, Any]:
 def _decode(raw: dict[str, Any]) -> ClusterRecord:
     if raw["format"] != FORMAT:
         raise ValueError(f"format {raw['format']}, this version reads {FORMAT}")
+    path, identity = raw.get("path"), raw.get("identity")
     return ClusterRecord(
         up=bool(raw["up"]),
+        id=str(raw.get("id", "")),
+        place=DirectoryPlace(str(path), str(identity)) if path else None,
         brokers={
             int(broker_id): BrokerRecord(
                 wanted=TargetState(entry["wanted"]),

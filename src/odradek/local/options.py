@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.config.properties import parse, render
-from odradek.local.directory import ClusterDirectory, LocalError, replace_text
+from odradek.local.directory import ClusterDirectory, ClusterRecord, LocalError, replace_text
+from odradek.local.place import moved_options, moved_text
 
 BROKERS_MAX: Final = 100
 PLAIN: Final = "PLAINTEXT"
@@ -144,9 +145,48 @@ def write_options(
         replace_text(file, amend(text, options), is_secret=is_secure)
 
 
+def options_of(directory: ClusterDirectory, broker_id: int) -> dict[str, str]:
+    """The options in a broker's file, with paths as they are since the directory was moved.
+
+    Empty if there is no file yet.
+    """
+    file = directory.properties_file(broker_id)
+    if not file.exists():
+        return {}
+    options, former = parse(file.read_text()), directory.former()
+    return moved_options(options, {former: directory.path}) if former else options
+
+
+def settle(directory: ClusterDirectory, state: ClusterRecord) -> None:
+    """Rewrite the paths of a directory that has been moved; may be repeated if interrupted."""
+    if state.former is None:
+        return
+    for broker_id in state.brokers:
+        file = directory.properties_file(broker_id)
+        if file.exists():
+            rewrite(file, options_of(directory, broker_id))
+    move_client_files(directory, {state.former: directory.path})
+    state.place = state.former = None
+    directory.save(state)
+
+
+def rewrite(file: pathlib.Path, changes: Mapping[str, str]) -> None:
+    """Set options in a properties file, which stays secret if it is."""
+    is_secret = not file.stat().st_mode & 0o077
+    replace_text(file, amend(file.read_text(), changes), is_secret=is_secret)
+
+
+def move_client_files(
+    directory: ClusterDirectory, places: Mapping[pathlib.Path, pathlib.Path]
+) -> None:
+    """Rewrite the paths in the files of clients: those of librdkafka name the CA's certificate."""
+    for file in directory.clients.glob("*.properties"):
+        replace_text(file, moved_text(file.read_text(), places), is_secret=True)
+
+
 def read_log_dirs(directory: ClusterDirectory, broker_id: int) -> list[str]:
     """The log directories in a broker's properties file."""
-    options = parse(directory.properties_file(broker_id).read_text())
+    options = options_of(directory, broker_id)
     return [entry.strip() for entry in options.get("log.dirs", "").split(",") if entry.strip()]
 
 

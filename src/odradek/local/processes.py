@@ -51,8 +51,13 @@ def start(command: Sequence[str], *, log: pathlib.Path, inherited_fd: int) -> Pr
         )
     # Popen must not wait for it: it may outlive us, and `_look` reaps it if it does not.
     process.returncode = 0
-    seen = _look(process.pid)
-    return ProcessId(process.pid, seen.born if seen else "")
+    return ProcessId(process.pid, born_of(process.pid))
+
+
+def born_of(pid: int) -> str:
+    """The start time of the process with this pid, as `ProcessId` has it; "" if there is none."""
+    seen = _look(pid)
+    return seen.born if seen else ""
 
 
 def is_alive(process: ProcessId) -> bool:
@@ -63,6 +68,15 @@ def is_alive(process: ProcessId) -> bool:
 def is_paused(process: ProcessId) -> bool:
     """Whether this process was stopped by SIGSTOP and waits for SIGCONT."""
     return _state(process) == "T"
+
+
+def output_of(process: ProcessId) -> pathlib.Path | None:
+    """The file to which this process writes, under its present name, where the system shows it."""
+    try:
+        link = os.readlink(PROC / str(process.pid) / "fd" / "1")
+    except OSError:
+        return None
+    return pathlib.Path(link) if is_alive(process) and link.startswith("/") else None
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:

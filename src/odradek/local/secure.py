@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.broker.admin.acls import ACL_AUTHORIZER
 from odradek.config.broker import BrokerConfig
-from odradek.config.properties import parse
 from odradek.local.client_files import (
     ADMIN,
     APPLICATION,
@@ -37,7 +36,15 @@ from odradek.local.client_files import (
     new_password,
 )
 from odradek.local.directory import ClusterDirectory, LocalError, replace_text
-from odradek.local.options import LOOPBACK, PLAIN, SECURE, UpOptions, amend, write_options
+from odradek.local.options import (
+    LOOPBACK,
+    PLAIN,
+    SECURE,
+    UpOptions,
+    amend,
+    options_of,
+    write_options,
+)
 from odradek.local.store_users import has_password, opened_store, set_password
 from odradek.model.extras import install
 
@@ -97,7 +104,7 @@ def changes_of(directory: ClusterDirectory, brokers: int) -> dict[int, dict[str,
     changes = {i: secure_options(directory, i, login) for i in range(brokers)}
     for broker_id in range(brokers):
         changes[broker_id]["odradek.http.host"] = LOOPBACK  # it has no authentication
-        advertised = properties_of(directory, broker_id).get("advertised.listeners")
+        advertised = options_of(directory, broker_id).get("advertised.listeners")
         if advertised is not None:
             changes[broker_id]["advertised.listeners"] = _secured(advertised)
     return changes
@@ -121,7 +128,7 @@ def announced(directory: ClusterDirectory, brokers: int) -> list[str]:
 
 
 def _refuse_by_hand(directory: ClusterDirectory, broker_id: int) -> None:
-    options = properties_of(directory, broker_id)
+    options = options_of(directory, broker_id)
     file = directory.properties_file(broker_id)
     if options.get("ssl.keystore.location") == str(_certificate_file(directory, broker_id)):
         return  # an `up --secure` that was interrupted has written them
@@ -279,7 +286,7 @@ async def _write_users(directory: ClusterDirectory) -> None:
 
 
 def login_of_brokers(directory: ClusterDirectory) -> SaslUser | None:
-    options = properties_of(directory, 0)
+    options = options_of(directory, 0)
     if _JAAS not in options:
         return None
     return login_of({"sasl.jaas.config": options[_JAAS], "sasl.mechanism": MECHANISM})
@@ -298,13 +305,7 @@ def set_login_of_brokers(
 
 
 def config_of(directory: ClusterDirectory, broker_id: int) -> BrokerConfig:
-    return BrokerConfig(properties_of(directory, broker_id), host_name=socket.getfqdn())
-
-
-def properties_of(directory: ClusterDirectory, broker_id: int) -> dict[str, str]:
-    """The options in a broker's file; none if there is no file yet."""
-    file = directory.properties_file(broker_id)
-    return parse(file.read_text()) if file.exists() else {}
+    return BrokerConfig(options_of(directory, broker_id), host_name=socket.getfqdn())
 
 
 def _certificate_file(directory: ClusterDirectory, broker_id: int) -> pathlib.Path:

@@ -32,8 +32,7 @@ from odradek.local.directory import (
     TargetState,
 )
 from odradek.local.ends import end_of, last_lines
-from odradek.local.growth import write_added
-from odradek.local.options import UpOptions, read_log_dirs, write_options
+from odradek.local.options import UpOptions, read_log_dirs, settle, write_options
 from odradek.local.processes import ProcessId
 from odradek.local.ready import listen
 
@@ -93,7 +92,9 @@ class Supervisor:
             return
         with self._directory.locked():
             state = self._directory.load() or ClusterRecord(up=False, brokers={})
+            self._directory.refuse_copy(state)
             self._refuse_second(state)
+            settle(self._directory, state)
             brokers, there = _count(state, options), len(state.brokers)
             if there:
                 self._write_added(range(there, brokers), None)
@@ -125,6 +126,7 @@ class Supervisor:
                     f"no broker of {self._directory.path} runs: {start} starts it with more brokers"
                 )
             added = list(range(there, UpOptions(brokers=there + count).brokers or 0))
+            settle(self._directory, state)
             self._write_added(added, rack)
             state.brokers |= {i: BrokerRecord() for i in added}
             state.up = True
@@ -226,6 +228,7 @@ class Supervisor:
             if record.process and processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} runs already (pid {record.process.pid})")
             state.up = True
+            settle(self._directory, state)
             self._renew([broker_id])
             pipes = self._spawn(state, [broker_id])
         self._await(pipes)
@@ -280,8 +283,13 @@ class Supervisor:
 
     @contextmanager
     def _changing(self) -> Iterator[ClusterRecord]:
-        """Lock the record of an existing cluster."""
-        self._directory.expect()  # refuses before a lock file is left where there is no cluster
+        """Lock the record of an existing cluster.
+
+        Raises:
+            LocalError: there is no cluster, or it is a copy beside its original.
+        """
+        # Refuses before a lock file is left where there is no cluster.
+        self._directory.refuse_copy(self._directory.expect())
         with self._directory.locked():
             yield self._directory.expect()
 
@@ -296,6 +304,8 @@ class Supervisor:
     def _write_added(self, broker_ids: Sequence[int], rack: str | None) -> None:
         if not broker_ids:
             return
+        from odradek.local.growth import write_added  # noqa: PLC0415 - for added brokers only
+
         write_added(self._directory, broker_ids, rack)
         names = ", ".join(map(str, broker_ids))
         self._say(

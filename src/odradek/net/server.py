@@ -395,17 +395,8 @@ ACCEPTED_AT_ONCE: Final = 50
 class RealNetwork:
     """TCP on the running event loop."""
 
-    def __init__(
-        self,
-        *,
-        backlog: int = 50,
-        at_once: int = ACCEPTED_AT_ONCE,
-        send_bytes: int = -1,
-        receive_bytes: int = -1,
-    ) -> None:
-        """`at_once` connections of a listener are accepted in one turn of the loop."""
+    def __init__(self, *, backlog: int = 50, send_bytes: int = -1, receive_bytes: int = -1) -> None:
         self._backlog = backlog
-        self._at_once = at_once
         self._buffers = ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes))
 
     async def listen(
@@ -426,7 +417,7 @@ class RealNetwork:
             listening.close()
             raise
         server = await asyncio.get_running_loop().create_server(
-            make_protocol, sock=listening, backlog=min(self._backlog, self._at_once)
+            make_protocol, sock=listening, backlog=min(self._backlog, ACCEPTED_AT_ONCE)
         )
         listening.listen(self._backlog)
         return _RealListeningSocket(server, listening)

@@ -1,4 +1,4 @@
-"""Brokers that are added to a cluster on this machine, and copies of its directory."""
+"""Brokers that are added to a cluster on this machine."""
 
 import stat
 
@@ -6,18 +6,13 @@ import pytest
 
 from odradek.config.properties import parse
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord, LocalError
-from odradek.local.growth import clone, write_added
+from odradek.local.growth import write_added
 from odradek.local.options import UpOptions, amend, write_options
 
 
 @pytest.fixture
 def directory(tmp_path):
     return ClusterDirectory(tmp_path / "D")
-
-
-@pytest.fixture
-def copy(tmp_path):
-    return ClusterDirectory(tmp_path / "copy")
 
 
 def create(directory, brokers, **options):
@@ -111,67 +106,3 @@ def test_the_file_of_a_secure_broker_is_secret_and_names_its_own_certificate(dir
     keystore = options(directory, 1)["ssl.keystore.location"]
     assert keystore == str(directory.secrets / "broker-1.pem")
     assert stat.S_IMODE(directory.properties_file(1).stat().st_mode) == 0o600
-
-
-def test_a_copy_has_the_files_and_options_under_its_own_path_and_ports(directory, copy):
-    create(directory, 2, properties={"log.retention.hours": "7"})
-    segment = directory.broker(1) / "data" / "t-0" / "00000000000000000000.log"
-    segment.parent.mkdir(parents=True)
-    segment.write_bytes(b"records")
-    directory.coordination.write_bytes(b"store")
-    directory.open_log(0).write_text("of the original")
-    (directory.path / "coordination.db-session-1.lock").touch()
-    copied = clone(directory, copy)
-
-    assert (copied.files, copied.total_bytes > 12) == (4, True)
-    assert (copy.broker(1) / "data" / "t-0" / segment.name).read_bytes() == b"records"
-    assert copy.coordination.read_bytes() == b"store"
-    assert not (copy.path / "logs").exists()
-    assert not list(copy.path.glob("*session*"))
-    for broker_id in (0, 1):
-        old, new = options(directory, broker_id), options(copy, broker_id)
-        different = {name for name in old if old[name] != new[name]}
-        assert different == {"listeners", "odradek.http.port", "log.dirs", "odradek.store.path"}
-        assert new["log.dirs"] == str(copy.broker(broker_id) / "data")
-    assert copy.expect() == ClusterRecord(up=False, brokers={0: BrokerRecord(), 1: BrokerRecord()})
-
-
-def test_a_private_directory_has_a_private_copy(directory, copy):
-    create(directory, 1)
-    directory.path.chmod(0o700)
-    directory.properties_file(0).chmod(0o600)
-    directory.clients.mkdir()
-    client = directory.clients / "app.librdkafka.properties"
-    client.write_text(f"ssl.ca.location={directory.clients}/ca.pem\nsasl.username=app\n")
-    clone(directory, copy)
-
-    assert (copy.clients / client.name).read_text() == (
-        f"ssl.ca.location={copy.clients}/ca.pem\nsasl.username=app\n"
-    )
-    assert stat.S_IMODE(copy.path.stat().st_mode) == 0o700
-    assert stat.S_IMODE(copy.properties_file(0).stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize(
-    ("changed", "complaint"),
-    [
-        ({"log_dirs": "/somewhere/else"}, "/somewhere/else is not in"),
-        ({"zookeeper_connect": "127.0.0.1:2181"}, "is in ZooKeeper"),
-    ],
-)
-def test_a_cluster_with_data_elsewhere_is_not_copied(directory, copy, changed, complaint):
-    create(directory, 1)
-    set_option(directory, 0, **changed)
-    with pytest.raises(LocalError, match=complaint):
-        clone(directory, copy)
-    assert not copy.path.exists()
-
-
-def test_neither_a_used_directory_nor_one_inside_becomes_a_copy(directory, copy):
-    create(directory, 1)
-    with pytest.raises(LocalError, match="is inside of"):
-        clone(directory, ClusterDirectory(directory.path / "copy"))
-    copy.path.mkdir()
-    (copy.path / "file").touch()
-    with pytest.raises(LocalError, match="choose a directory that does not, or is empty"):
-        clone(directory, copy)

@@ -11,8 +11,9 @@ from odradek.cli.connect import properties_of, with_cluster
 from odradek.cli.odradek.local import dir_option, say
 from odradek.client.cluster import Cluster
 from odradek.local.client_files import admin_file
+from odradek.local.copies import adopt
+from odradek.local.copies import clone as copy_directory
 from odradek.local.directory import ClusterDirectory, LocalError
-from odradek.local.growth import clone as copy_directory
 from odradek.local.supervisor import Supervisor
 from odradek.plan.quantities import bytes_text
 
@@ -69,16 +70,21 @@ def _show_plan(path: pathlib.Path, bootstrap: str, added: set[int]) -> int:
 
 
 @click.command
-@click.argument("target", metavar="NEW", type=click.Path(path_type=pathlib.Path))
+@click.argument("target", metavar="[NEW]", required=False, type=click.Path(path_type=pathlib.Path))
 @dir_option
-def clone(target: pathlib.Path, path: pathlib.Path) -> None:
+def clone(target: pathlib.Path | None, path: pathlib.Path) -> None:
     """Copy a cluster that does not run into the directory NEW.
 
-    The copy has the same topics, records, committed offsets and users, and other ports: to try
-    something on. Where the file system can share blocks, it takes no space until files change.
+    The copy has the same topics, records, committed offsets and users, and a cluster id and ports
+    of its own: to try something on. Where the file system can share blocks, it takes no space until
+    files change. Without NEW: make the directory, which was copied by other means, such as cp -r, a
+    cluster of its own.
     """
-    copy = ClusterDirectory(target)
-    copied = copy_directory(ClusterDirectory(path), copy)
-    shared = f", {bytes_text(copied.shared_bytes)} shared" if copied.shared_bytes else ""
-    say(f"{copied.files} files, {bytes_text(copied.total_bytes)}{shared}")
-    say(f"the copy has the cluster id of the original; to start it: {copy.command('up')}")
+    copy = ClusterDirectory(target or path)
+    if target is None:
+        adopt(copy)
+    else:
+        copied = copy_directory(ClusterDirectory(path), copy)
+        shared = f", {bytes_text(copied.shared_bytes)} shared" if copied.shared_bytes else ""
+        say(f"{copied.files} files, {bytes_text(copied.total_bytes)}{shared}")
+    say(f"{copy.path} is a cluster of its own; to start it: {copy.command('up')}")

@@ -72,7 +72,8 @@ def down(path: pathlib.Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(path: pathlib.Path, *, as_json: bool) -> None:
     """Show which brokers run, and their addresses."""
-    report = Supervisor(ClusterDirectory(path), say=say).status()
+    directory = ClusterDirectory(path)
+    report = Supervisor(directory, say=say).status()
     if as_json:
         print(json.dumps(report))
         return
@@ -84,6 +85,10 @@ def status(path: pathlib.Path, *, as_json: bool) -> None:
             print(f"    it ended by itself: {broker['reason']}")
     if report["http"]:
         print(f"metrics     {report['http']}/metrics")
+    original = directory.expect().original
+    if original is not None:
+        own = directory.command("clone")
+        print(f"copy of     {original}; {own} makes it a cluster of its own")
     print(f"connect to  {report['bootstrap'] or '- (never started)'}")
     if (administrator := admin_file(path)) is not None:
         print(f"as          {administrator}, or another user of that folder")

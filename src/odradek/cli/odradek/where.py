@@ -71,9 +71,13 @@ def bootstrap_of(path: pathlib.Path) -> str:
 
     Raises:
         click.UsageError: the directory has no cluster.
+        LocalError: it is a copy beside its original.
     """
     directory = ClusterDirectory(path)
-    known = directory.load() is not None and Supervisor(directory, say=say).status()
+    state = directory.load()
+    if state is not None:
+        directory.refuse_copy(state)
+    known = state is not None and Supervisor(directory, say=say).status()
     if not known or not known["bootstrap"]:
         raise click.UsageError(
             f"there is no cluster in {path}: start one with `{directory.command('up')}`, or name "
