@@ -6,6 +6,7 @@ log end offset). A corrupt one is removed, and the one before it is used.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from odradek.log.deletion import remove_snapshots, snapshot_offsets
 from odradek.log.disk import Data
@@ -33,8 +34,19 @@ def prepare_markers(active: Segment, batches: Data, run: Sequence[BatchHeader]) 
         at += header.size_bytes
 
 
+class AbortedTransactions(Protocol):
+    """Where aborted transactions are noted: the transaction index of a segment."""
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Add a transaction, at its marker."""
+
+
 def note_producer(
-    producers: ProducerState, segment: Segment, batch: Data, header: BatchHeader, base_offset: int
+    producers: ProducerState,
+    segment: AbortedTransactions,
+    batch: Data,
+    header: BatchHeader,
+    base_offset: int,
 ) -> None:
     """Take note of an appended batch; an abort goes into its segment's transaction index."""
     if not header.attributes & CONTROL_BIT:
