@@ -10,11 +10,13 @@ sequence of its first record. The partition keeps the last five batches of each 
     sequence not the last one + 1 (after 2^31-1 comes 0)             OUT_OF_ORDER_SEQUENCE_NUMBER
     a producer id without state                                      any sequence is accepted: its
                                                                      batches may have been deleted
-    the first batch of a log (its LEO is 0), sequence not 0          OUT_OF_ORDER_SEQUENCE_NUMBER
+    the first batch of a log (its LEO is 0), sequence not 0          UNKNOWN_PRODUCER_ID
 
-The last row is Kafka's since 4.5 (KAFKA-15591). 1. A producer has batches 0-4 and 5-6 in flight. 2.
-The first is refused, because this broker does not lead yet. 3. The second is appended. Before that
-rule 0-4 could never be appended from then on.
+The last row is a rule of Kafka since 4.5 (KAFKA-15591), which answers OUT_OF_ORDER_SEQUENCE_NUMBER.
+1. A producer has batches 0-4 and 5-6 in flight. 2. The first is refused, because this broker does
+not lead yet. 3. The second is appended. Before that rule 0-4 could never be appended from then on.
+But a producer whose topic was deleted and created again sends such a sequence as well, and only
+after UNKNOWN_PRODUCER_ID librdkafka goes on in a new epoch.
 
 Transactions. A transaction begins with its first transactional batch here and ends with its
 marker. Until the marker is below the high watermark the last stable offset is at most the
@@ -230,11 +232,11 @@ class ProducerState:
         Nothing of the producer can have been deleted from a log that has never had a record.
 
         Raises:
-            ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER.
+            ApiError: UNKNOWN_PRODUCER_ID.
         """
         if header.base_sequence > 0:
             raise ApiError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                ErrorCode.UNKNOWN_PRODUCER_ID,
                 f"producer {header.producer_id} in epoch {header.producer_epoch} sends sequence "
                 f"{header.base_sequence} as the first record of the partition; expected 0",
             )

@@ -418,7 +418,7 @@ def test_the_first_batch_of_a_log_begins_with_sequence_0(world):
     world.create()
     with pytest.raises(ApiError, match="expected 0") as refused:
         world.append(producer_id=9, producer_epoch=0, base_sequence=5)
-    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
     assert world.log.leo == 0
 
     world.append(producer_id=9, producer_epoch=0, base_sequence=0)

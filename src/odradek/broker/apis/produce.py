@@ -419,7 +419,11 @@ class ProduceApi:
                 return _failure(index, earlier)
         call.failed = True
         self.metrics.topics[topic].failed_produces += 1
-        return _refused(index, error)
+        answer = _refused(index, error)
+        if error.code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            # The log is empty. Without its start Java's producer repeats the batch as it is.
+            answer = answer._replace(log_start_offset=0)
+        return answer
 
     # ---------------------------------------------------------------- records, in a worker
 

@@ -415,12 +415,9 @@ class BatchSender:
     def _may_repeat(self, queue: PartitionQueue, batch: ProducerBatch, code: ErrorCode) -> bool:
         if batch.attempts > self._settings.client.retries or self._is_expired(batch):
             return False
-        in_doubt = code is ErrorCode.UNKNOWN_PRODUCER_ID
-        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
             if batch.base_sequence >= 0 and not queue.is_next(batch):
                 return True  # an earlier batch has to be sent again first
-            in_doubt = True
-        if in_doubt:
             if self._transactions is not None or not self._settings.is_idempotent:
                 return False
             # The broker may be a former leader that has not received its successor's epoch yet.

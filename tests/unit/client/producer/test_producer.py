@@ -144,7 +144,11 @@ def test_a_refresh_of_one_topic_after_an_error_does_not_postpone_that_of_the_oth
     assert sent(cluster)[-1] == (1, 0, 0, [b"c"])
 
 
-def test_later_batches_wait_for_a_retried_one():
+OF_SEQUENCES = [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+
+
+@pytest.mark.parametrize("refusal", OF_SEQUENCES)
+def test_later_batches_wait_for_a_retried_one(refusal):
     async def then(producer, cluster):
         await (await producer.send("t", b"first"))
         deliveries = []
@@ -155,8 +159,7 @@ def test_later_batches_wait_for_a_retried_one():
             await delivery
 
     # The first batch is lost; the later ones are out of order until it was written.
-    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    answers = [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, out_of_order, out_of_order]
+    answers = [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, refusal, refusal]
     cluster = producing(then, answers=answers)
 
     one, two, three = (0, 1, 0, [b"a"]), (0, 2, 0, [b"b"]), (0, 3, 0, [b"c"])
@@ -548,12 +551,13 @@ def test_a_batch_that_may_be_written_is_not_renumbered_after_out_of_order_sequen
     assert sent(cluster)[1:] == [(0, 1, 0, [b"b"])] * 4
 
 
-def test_a_batch_that_was_not_written_is_renumbered():
+@pytest.mark.parametrize("refusal", OF_SEQUENCES)
+def test_a_batch_that_was_not_written_is_renumbered(refusal):
     async def then(producer, cluster):
         await (await producer.send("t", b"a"))
         await (await producer.send("t", b"b"))
 
-    cluster = producing(then, answers=[None, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+    cluster = producing(then, answers=[None, refusal])
 
     assert sent(cluster)[1:] == [(0, 1, 0, [b"b"]), (0, 0, 1, [b"b"])]
 
