@@ -14,7 +14,13 @@ import odradek.client.admin.groups as admin_groups
 import odradek.client.admin.partitions as admin_partitions
 import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
-from odradek.client.fetch.offsets import LATEST, MAX_TIMESTAMP, ListedOffset, try_to_list_offsets
+from odradek.client.fetch.offsets import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    ListedOffset,
+    try_to_list_offsets,
+)
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
@@ -381,14 +387,19 @@ async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupFacts]:
     committed = {name: await _committed(cluster, name) for name in sorted(states)[:_GROUPS_MAX]}
     wanted = {partition for found in committed.values() for partition in found}
     ends = await try_to_list_offsets(cluster, dict.fromkeys(sorted(wanted), LATEST))
+    starts = await try_to_list_offsets(cluster, dict.fromkeys(sorted(wanted), EARLIEST))
     groups = []
     for name, found in committed.items():
         lag = 0
+        deleted: dict[TopicPartition, int] = {}
         for partition, offset in found.items():
-            end = ends[partition]
-            if not isinstance(end, ApiError):
-                lag += max(0, end.offset - offset)
-        groups.append(GroupFacts(name, states[name], lag))
+            start, end = starts[partition], ends[partition]
+            if isinstance(start, ApiError) or isinstance(end, ApiError):
+                continue
+            lag += max(0, end.offset - max(offset, start.offset))
+            if start.offset > offset:
+                deleted[partition] = start.offset - offset
+        groups.append(GroupFacts(name, states[name], lag, deleted))
     return groups
 
 

@@ -19,7 +19,8 @@
     unreadable-topic    a topic's znode cannot be read: no broker serves it
     invalid-option      a stored option of a topic is invalid, and has no effect
 
-    hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
+    hanging, open-transaction, group-stuck, group-no-commit, lag, deleted-unread,
+    retention                                                              clients, records
 
     transactional-id, instance-id, group-protocol, no-topic, quota     errors of clients, counted
 

@@ -46,6 +46,7 @@ AREA_OF: Final[Mapping[str, str]] = {  # of each kind of finding
     "moving": "throttle",
     "stuck": "stuck",
     "lag": "lag",
+    "deleted-unread": "lag",
     "hanging": "hanging",
     "open-transaction": "hanging",
     "retention": "retention",

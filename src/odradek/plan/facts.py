@@ -81,7 +81,9 @@ class GroupFacts(NamedTuple):
 
     name: str
     state: str
-    lag: int  # of all its partitions together
+    lag: int  # records that it can still read, of all its partitions together
+    # Records above its committed offsets that are not in the logs any more.
+    deleted: Mapping[TopicPartition, int] = {}
 
 
 class OpenProducer(NamedTuple):

@@ -20,7 +20,7 @@ all plans: `bound_bytes`.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, pairwise
@@ -160,7 +160,8 @@ def _solve(picture: ClusterPicture, task: Task) -> MovementPlan:
     deviation = problem.minimise_deviation()
     bound_units = problem.minimise_movement(deviation)
     replicas = _deal(picture, task, problem)
-    after = _order(before, replicas, task.brokers)
+    changed = {p for p, held in replicas.items() if held != set(before[p])}
+    after = _order(before, replicas, task.brokers, changed if task.keeps else replicas.keys())
     moved = sum(len(set(after[p]) - set(before[p])) * sizes[p] for p in after)
     return MovementPlan(
         before,
@@ -512,14 +513,19 @@ def _rounded(
 
 
 def _order(
-    before: Assignment, placed: Mapping[TopicPartition, set[int]], brokers: Sequence[int]
+    before: Assignment,
+    placed: Mapping[TopicPartition, set[int]],
+    brokers: Sequence[int],
+    ordered: Collection[TopicPartition],
 ) -> Assignment:
-    """Order the replicas so that each broker leads its share; otherwise as before."""
+    """Order the replicas so that each broker leads its share, those not in `ordered` as before."""
     after: Assignment = {}
     for partition, held in placed.items():
         kept = [broker for broker in before[partition] if broker in held]
         # A new replica gets the place of the one it replaces, so that leadership stays spread.
         after[partition] = (*kept, *sorted(held - set(kept)))
+    whole = after
+    after = {p: order if p in ordered else order[:1] for p, order in whole.items()}
     leads: dict[int, list[TopicPartition]] = {broker: [] for broker in brokers}
     for partition, order in after.items():
         leads[order[0]].append(partition)
@@ -531,7 +537,7 @@ def _order(
     for broker in sorted(brokers, key=lambda b: len(leads[b])):
         while len(leads[broker]) < share and _fetch(broker, leads, after, share):
             pass
-    return after
+    return {p: after[p] if p in ordered else order for p, order in whole.items()}
 
 
 def _give_away(

@@ -223,7 +223,22 @@ def test_a_broker_that_does_not_answer():
     assert (finding.severity, finding.kind, finding.subject) == (
         Severity.CRITICAL, "unreachable", "broker 2"
     )  # fmt: skip
-    assert "whether this host reaches h:1" in str(finding.fix)
+    assert "whether this host reaches it" in str(finding.fix)
+
+
+def test_a_broker_that_does_not_answer_in_time_is_named_with_its_address():
+    addresses = {2: Address("h", 9092)}
+    finding = only(facts(addresses=addresses, unreachable={2: "no answer within 3 s"}))
+
+    assert "whether this host reaches h:9092;" in str(finding.fix)
+
+
+def test_records_that_were_deleted_before_a_group_read_them():
+    finding = only(facts(groups=[GroupFacts("g", "Stable", 0, {P0: 7, P1: 1})]))
+
+    assert (finding.kind, finding.subject) == ("deleted-unread", "group g")
+    assert finding.why.startswith("8 records of t-0 and t-1 between its committed offset")
+    assert "--entity-name t --add-config retention.ms=N" in str(finding.fix)
 
 
 def at(age_ms, verdict, *, broker=None, partition=None, says="", by=0):

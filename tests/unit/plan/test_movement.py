@@ -310,3 +310,16 @@ def test_no_plan_is_better_than_the_bound_says(seed):
     assert plan.bound_bytes <= best + 1
     has_best_balance = plan.imbalance <= plan.imbalance_bound + 1e-6
     assert plan.moved_bytes >= best or not has_best_balance
+
+
+def test_a_plan_for_one_topic_leaves_the_order_of_others():
+    others = {
+        TopicPartition("__consumer_offsets", n): Replicas((0, 2, 4), 10, 0, (0, 2, 4))
+        for n in range(4)
+    }
+    held = Replicas((0,), 10, 0, (0,))
+    before = ClusterPicture(RACKS, {TopicPartition("t", 0): held, **others})
+    plan = change_replication_factor(before, ["t"], 3)
+
+    assert len(plan.after[TopicPartition("t", 0)]) == 3
+    assert {p: plan.after[p] for p in others} == dict.fromkeys(others, (0, 2, 4))

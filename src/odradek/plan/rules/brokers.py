@@ -13,6 +13,7 @@ from odradek.plan.denied import lacking
 from odradek.plan.facts import (
     CERTIFICATE_MS,
     RECENT_MS,
+    Address,
     ClusterFacts,
     Finding,
     Report,
@@ -80,10 +81,14 @@ def _unreachable(facts: ClusterFacts) -> Iterator[Finding]:
             if broker in facts.caller.local
             else sentence(
                 "see on its host whether its process runs and is not paused, and whether this host "
-                f"reaches {why.partition(': ')[0]}; advertised.listeners of broker {broker} has to "
+                f"reaches {_reached(address)}; advertised.listeners of broker {broker} has to "
                 "name an address that clients reach"
             ),
         )
+
+
+def _reached(address: Address | None) -> str:
+    return "it" if address is None else f"{address.host}:{address.port}"
 
 
 def _advertised(facts: ClusterFacts, broker: int, at: str, advertised: str, why: str) -> Finding:

@@ -112,7 +112,7 @@ def _waiting(count: int) -> str:
 
 
 def _lagging(facts: ClusterFacts) -> Iterator[Finding]:
-    for group in sorted(facts.groups):
+    for group in sorted(facts.groups, key=lambda each: each.name):
         if group.lag > 0 and group.state in ("Empty", "Dead"):
             yield Finding(
                 Severity.NOTE,
@@ -126,6 +126,27 @@ def _lagging(facts: ClusterFacts) -> Iterator[Finding]:
                     ),
                 ),
             )
+
+
+def _deleted(facts: ClusterFacts) -> Iterator[Finding]:
+    for group in sorted(facts.groups, key=lambda each: each.name):
+        if not group.deleted:
+            continue
+        count = sum(group.deleted.values())
+        topic = min(group.deleted).topic
+        yield Finding(
+            Severity.WARNING,
+            "deleted-unread",
+            f"group {group.name}",
+            f"{counted(count, 'record')} of {named(group.deleted)} between its committed offset "
+            f"and the log start offset {'is' if count == 1 else 'are'} deleted: it never reads "
+            "them, and auto.offset.reset decides where it continues",
+            sentence(
+                "read faster than retention deletes, or keep records for longer: ",
+                facts.caller.set_option("topics", topic, "retention.ms=N"),
+                "; tools of Kafka count these records as lag",
+            ),
+        )
 
 
 def _future(facts: ClusterFacts) -> Iterator[Finding]:
@@ -150,4 +171,4 @@ def _future(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-CLIENT_RULES: Final = (_transactions, _groups, _lagging, _future)
+CLIENT_RULES: Final = (_transactions, _groups, _lagging, _deleted, _future)
