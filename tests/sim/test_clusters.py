@@ -11,12 +11,14 @@ import os
 import pathlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from odradek.sim.run.search import play_until_counted, workers
 from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
+from odradek.sim.world.cluster import SimulatedCluster
 
 SOURCE = pathlib.Path(__file__).parents[2] / "src"
 # These failures were found without traits; seeds with traits are played below.
@@ -25,6 +27,7 @@ THREE = Options(brokers=3, reassigns=True, traits=BARE)
 UNMOVED = Options(brokers=3, traits=BARE)
 HUNDREDS = range(0, 2_000, 100)
 COUNTED = 10  # of each: two hundred in all
+OF_REGISTRATIONS = ("exists", "multi")  # the one that reads, and the one that writes
 ONCE_FAILED = {
     "a throttled follower made its leader answer 540 times a second": 1,
     "two logs exchanged an epoch without a record for ever": 2,
@@ -127,3 +130,26 @@ def test_a_run_of_a_cluster_depends_only_on_its_seed(options):
         gc.collect()
     assert len(digests) == 1
     assert all(digests)
+
+
+def answers_to_registrations_are_late(monkeypatch):
+    """30 % of the answers to the operations of a registration take 60 ms."""
+    usual = SimulatedCluster.fate
+    chances = {}
+
+    def fate(self, operation, broker=-1):
+        drawn = usual(self, operation, broker)
+        chance = chances.setdefault(id(self), self.randomness("late answers"))
+        if operation in OF_REGISTRATIONS and chance.random() < 0.3:
+            return replace(drawn, answer_delay_ms=60)
+        return drawn
+
+    monkeypatch.setattr(SimulatedCluster, "fate", fate)
+
+
+@pytest.mark.parametrize("seed", [5_310_002, 5_310_003])
+def test_a_broker_serves_although_it_learns_of_its_registration_late(monkeypatch, seed):
+    answers_to_registrations_are_late(monkeypatch)
+    outcome = simulate(seed, Options(brokers=3, reassigns=True))
+    assert not outcome.violations, outcome.replay
+    assert outcome.acknowledged

@@ -1,4 +1,4 @@
-"""Rules of the coordinators are switched off: a seed has to find each fault again.
+"""Rules of coordinators and brokers are switched off: a seed has to find each fault again.
 
 Each rule is missing in an earlier version of this code, or in Apache Kafka 3.9. A search over a few
 seeds must find a violation without the rule, and none with it.
@@ -6,7 +6,9 @@ seeds must find a violation without the rule, and none with it.
 
 import pytest
 
+from odradek.broker import server
 from odradek.broker.cluster import deleted_partitions, features
+from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.coordinators import coordinator_log
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.group import offsets
@@ -74,6 +76,23 @@ def commits_of_an_older_generation_are_accepted(monkeypatch):
     monkeypatch.setattr(GroupMachine, "handle", accepted)
 
 
+def requests_are_refused_while_the_registration_is_unknown(monkeypatch):
+    """And they are not sent again: the controller considers the broker informed."""
+
+    async def is_never_current(self, broker):
+        return False
+
+    class NothingWaits:
+        def __init__(self, wrap_frames):
+            pass
+
+        def registered(self):
+            pass
+
+    monkeypatch.setattr(server, "EarlyRequests", NothingWaits)
+    monkeypatch.setattr(ControllerChannels, "is_current", is_never_current)
+
+
 def of_transactions(trait, *kinds):
     options = TransactionOptions(version=2, late_copies=False)
     return Options(brokers=3, seconds=30.0, transactions=options, traits={trait}, kinds=kinds)
@@ -87,6 +106,9 @@ ALONE = Options(
     brokers=1, seconds=10.0, groups=True, traits={Trait.REGISTERS}, kinds=(Kind.LOAD_ERROR,)
 )
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
+SLOW_STARTS = Options(
+    brokers=3, seconds=15.0, traits={Trait.SLOW_STORE}, kinds=(*[Kind.SLOW_STORE] * 3, Kind.KILL)
+)
 FOUND = [
     (
         a_partition_outside_the_metadata_cache_counts_as_deleted,
@@ -107,6 +129,7 @@ FOUND = [
     (a_failed_load_is_not_retried, 4, ALONE),
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
     (commits_of_an_older_generation_are_accepted, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
+    (requests_are_refused_while_the_registration_is_unknown, 10, SLOW_STARTS),
 ]
 SEEDS_MAX = 10  # from the recorded one on: what happens in a seed changes with the code
 

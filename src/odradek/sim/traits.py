@@ -18,11 +18,12 @@ class Trait(Enum):
     REGISTERS = "offset commits without a group, pipelined, and offsets that expire"
     LATE = "copies of group requests arrive late"
     STATIC = "members of a group have instance ids"
+    SLOW_STORE = "the store answers late, again and again"
     STRAYS = "requests that a broker sent before it lost power arrive late"
     YOUNG = "topics are created, grown, truncated and deleted during transactions"
 
 
-_USUAL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS)
+_USUAL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS, Trait.SLOW_STORE)
 _OF_GROUPS: Final = (*_USUAL, Trait.REGISTERS, Trait.LATE, Trait.STATIC)
 _OF_TRANSACTIONS: Final = (*_OF_GROUPS, Trait.YOUNG)
 

@@ -15,15 +15,14 @@ from enum import Enum
 from typing import Final
 
 from odradek.coord import layout
-from odradek.coord.memory import RequestFate, RequestLoss
 from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from odradek.model.partition import Assignment, TopicPartition
+from odradek.sim.run.store_faults import cut_store, lose_requests, slow_down
 from odradek.sim.world.cluster import (
     LOG_DIRS,
     SESSION_TIMEOUT_MS,
     SimulatedBroker,
     SimulatedCluster,
-    usual_fate,
 )
 from odradek.sim.world.disk import UNLIMITED, DiskFault
 from odradek.sim.world.network import USUAL_DELAY_MS
@@ -56,6 +55,7 @@ class Kind(Enum):
     EXPIRE = "store session expires"
     STORE_CUT = "store unreachable"
     STORE_TROUBLE = "store loses requests and answers"
+    SLOW_STORE = "store answers late"
     CLOCK = "clock jumps"
     ISOLATE = "cut off from brokers and store, not from clients"
     NO_CONTROLLER_REQUESTS = "receives no requests of the controller"
@@ -99,6 +99,7 @@ USUAL: Final = tuple(
         Kind.BLACKOUT,
         Kind.FLAP,
         Kind.SLOW_LINK,
+        Kind.SLOW_STORE,  # drawn in addition, with the trait of this name
         Kind.LEADER_CHANGES,
         *_CONTRIVED,
         *OF_COORDINATORS,
@@ -177,6 +178,24 @@ def draw_schedule(
             Fault(len(faults), kind, at_s, lasts_s, chance.randrange(brokers), chance.random())
         )
         at_s += chance.expovariate(1 / mean_s)
+    return faults
+
+
+def draw_slow_stores(
+    chance: random.Random, *, seconds: float, brokers: int, first: int
+) -> list[Fault]:
+    """Slow answers of the store, in addition to other faults: they begin with the brokers.
+
+    `first` is the number of the first of them.
+    """
+    faults: list[Fault] = []
+    at_s = chance.uniform(0.0, 0.2)
+    while at_s < seconds:
+        lasts_s = chance.choice((0.5, 2.0, 8.0)) * chance.uniform(0.5, 1.5)
+        broker, detail = chance.randrange(brokers), chance.random()
+        number = first + len(faults)
+        faults.append(Fault(number, Kind.SLOW_STORE, at_s, lasts_s, broker, detail))
+        at_s += chance.expovariate(1 / 8.0)
     return faults
 
 
@@ -714,37 +733,6 @@ async def _expire(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fau
         cluster.tree.expire(broker.store.session_id)
 
 
-async def _cut_store(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    del cluster
-    store = broker.store
-    if store is not None:
-        store.cut()
-        await asyncio.sleep(fault.lasts_s * 2)
-        if broker.store is store:
-            store.restore()
-
-
-async def _trouble_store(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    del broker
-    share = 0.02 + 0.3 * fault.detail
-
-    def fate(chance: random.Random) -> RequestFate:
-        loss = (
-            chance.choice((RequestLoss.BEFORE, RequestLoss.AFTER))
-            if chance.random() < share
-            else RequestLoss.NONE
-        )
-        return RequestFate(
-            request_delay_ms=chance.randint(0, 100),
-            answer_delay_ms=chance.randint(0, 100),
-            loss=loss,
-        )
-
-    cluster.draw_fate = fate
-    await asyncio.sleep(fault.lasts_s)
-    cluster.draw_fate = usual_fate
-
-
 async def _jump(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     del cluster
     broker.clock.skew_ms = int((fault.detail * 2 - 1) * HOUR_MS)
@@ -770,8 +758,15 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.CUT: (False, _cut),
     Kind.SLOW_NETWORK: (False, _slow_network),
     Kind.EXPIRE: (False, _expire),
-    Kind.STORE_CUT: (False, _cut_store),
-    Kind.STORE_TROUBLE: (False, _trouble_store),
+    Kind.STORE_CUT: (False, lambda _, broker, fault: cut_store(broker, fault.lasts_s)),
+    Kind.STORE_TROUBLE: (
+        False,
+        lambda cluster, _, fault: lose_requests(cluster, fault.lasts_s, fault.detail),
+    ),
+    Kind.SLOW_STORE: (
+        False,
+        lambda cluster, broker, fault: slow_down(cluster, broker, fault.lasts_s, fault.detail),
+    ),
     Kind.CLOCK: (False, _jump),
     Kind.ISOLATE: (False, _isolate),
     Kind.NO_CONTROLLER_REQUESTS: (False, _lose_controller_requests),

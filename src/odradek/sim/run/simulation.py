@@ -41,6 +41,7 @@ from odradek.sim.run.faults import (
     FaultPlayer,
     Kind,
     draw_schedule,
+    draw_slow_stores,
     kinds_with_coordinators,
 )
 from odradek.sim.run.settling import RECOVER_S, Settling
@@ -278,14 +279,7 @@ class Simulation:
             | options.broker_properties,
         )
         cluster.strays = Trait.STRAYS in traits
-        drawn = draw_schedule(
-            cluster.randomness("faults"),
-            seconds=options.seconds,
-            brokers=options.brokers,
-            kinds=options.fault_kinds,
-            is_uneven=Trait.UNEVEN in traits,
-        )
-        outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
+        outcome.schedule = self._draw_schedule(traits)
         self._player = FaultPlayer(cluster, outcome.schedule)
         self._workload = AllClients(
             cluster,
@@ -315,6 +309,26 @@ class Simulation:
         self._count_up()
         outcome.digest = self._hexdigest()
         return outcome
+
+    def _draw_schedule(self, traits: frozenset[Trait]) -> list[Fault]:
+        cluster, options = self.cluster, self.outcome.options
+        drawn = draw_schedule(
+            cluster.randomness("faults"),
+            seconds=options.seconds,
+            brokers=options.brokers,
+            kinds=options.fault_kinds,
+            is_uneven=Trait.UNEVEN in traits,
+        )
+        is_slow = options.kinds is None or Kind.SLOW_STORE in options.kinds
+        if is_slow and Trait.SLOW_STORE in traits:
+            drawn += draw_slow_stores(
+                cluster.randomness("slow stores"),
+                seconds=options.seconds,
+                brokers=options.brokers,
+                first=len(drawn),
+            )
+        only = options.only
+        return drawn if only is None else [fault for fault in drawn if fault.number in only]
 
     def _count_up(self) -> None:
         outcome = self.outcome

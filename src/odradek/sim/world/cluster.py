@@ -29,6 +29,7 @@ from odradek.sim.world.disk import Crash, SimulatedDisk
 from odradek.sim.world.ensemble import WatchedTree
 from odradek.sim.world.network import SimulatedLoop, SimulatedNetwork
 from odradek.sim.world.process import MortalLoop
+from odradek.sim.world.slow_store import SlowStore
 
 PORT: Final = 9092
 LOG_DIRS: Final = ("/data/a", "/data/b")
@@ -125,7 +126,9 @@ class SimulatedBroker:
         self.gave_up = ""
         self.state = ProcessState.STARTING
         store = self.store = MemoryStore(
-            cluster.tree, session_timeout_ms=SESSION_TIMEOUT_MS, fate=cluster.fate
+            cluster.tree,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            fate=lambda operation: cluster.fate(operation, self.id),
         )
         process.create_task(self._live(process, over, store), name=self.name)
 
@@ -299,16 +302,23 @@ class SimulatedCluster:
         self._store_random = self.randomness("store")
         self._waiting_for_promise: list[asyncio.Future[None]] = []
         self.draw_fate: Callable[[random.Random], RequestFate] = usual_fate
+        self.slow_stores: list[SlowStore] = []  # those that are active; their delays add up
+        self._slow_random = self.randomness("slow store")
         self.brokers = [SimulatedBroker(self, broker_id) for broker_id in range(brokers)]
 
     def randomness(self, what: str) -> random.Random:
         """A random generator for one purpose, independent of the others."""
         return random.Random(f"{self._seed}/{what}")
 
-    def fate(self, operation: str) -> RequestFate:
-        """Draw delays and loss of a request to the store, a watch event or a session's end."""
-        del operation
-        return self.draw_fate(self._store_random)
+    def fate(self, operation: str, broker: int = -1) -> RequestFate:
+        """Draw delays and loss of a request to the store, a watch event or a session's end.
+
+        `broker` is whose session it is; -1: that of a client.
+        """
+        fate = self.draw_fate(self._store_random)
+        for slow in self.slow_stores:
+            fate = slow.delay(fate, self._slow_random, operation, broker)
+        return fate
 
     def draw_notice_ms(self) -> int | None:
         """How long until the store notices a dead session: its time-out, or soon (as SQLite)."""
