@@ -20,6 +20,7 @@ from tests.unit.broker.live import play
 from tests.unit.broker.test_server import refused
 
 from odradek.broker.reports import report_routes
+from odradek.broker.viewer import Operator
 from odradek.client.security.protocol import AuthenticationError, authenticate
 from odradek.client.settings import Security
 from odradek.obs.exposition import text_pieces
@@ -141,7 +142,7 @@ def test_nothing_that_a_broker_logs_answers_measures_or_reports_has_a_secret(cap
         answers = [repr(answer) async for answer in everything(live)]
         must_not_have_secrets("\n".join(answers))
         must_not_have_secrets(b"".join(text_pieces(live.broker.metrics)).decode())
-        for name, route in report_routes(live.broker).items():
+        for name, route in report_routes(live.broker, Operator()).items():
             must_not_have_secrets(f"{name}: {route({})!r}")
         must_not_have_secrets(json.dumps(live.broker.incidents.as_json()))
         must_not_have_secrets(repr(live.broker.config))

@@ -208,13 +208,14 @@ async def _serve_http(broker: Broker) -> _Http | None:
         return None
     from odradek.broker.http import HttpServer, health_route, metrics_route  # noqa: PLC0415
     from odradek.broker.reports import report_routes  # noqa: PLC0415
+    from odradek.broker.viewer import Operator  # noqa: PLC0415
 
     config = broker.config
     server = HttpServer(
         {
             "/metrics": metrics_route(broker.metrics),
             "/health": health_route(broker.health),
-            **{f"/{name}": route for name, route in report_routes(broker).items()},
+            **{f"/{name}": route for name, route in report_routes(broker, Operator()).items()},
         },
         allowed_hosts=config.odradek_http_allowed_hosts,
     )

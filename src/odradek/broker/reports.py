@@ -7,6 +7,7 @@
     groups        [?group=G]                                           groups coordinated here
 
 All reports are read-only and limited, and contain no secrets: options are named without values.
+What a viewer may not see is left out (`odradek.broker.viewer`).
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from odradek.broker.exposed import exposed
 from odradek.broker.http import Response, Route, json_response
 from odradek.broker.replication.partition import Partition
 from odradek.broker.reported import ReportedParts
+from odradek.broker.viewer import Viewer
 from odradek.config.broker import BROKER_OPTIONS
 from odradek.config.former import FORMER_OPTIONS
 from odradek.log.disk import StorageError
@@ -33,21 +35,23 @@ PARTITIONS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
 
 
-def report_routes(broker: ReportedParts) -> Mapping[str, Route]:
-    """The reports by their names."""
+def report_routes(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Route]:
+    """The reports by their names, as far as the viewer may see them."""
+    broker_id = broker.config.broker_id
     return {
-        **control_routes(broker.controller, broker.journal, broker_id=broker.config.broker_id),
-        "broker": lambda _query: json_response(_broker(broker)),
-        "replicas": lambda query: _replicas(broker, query),
-        "groups": lambda query: _groups(broker, query),
+        **control_routes(broker.controller, broker.journal, viewer, broker_id=broker_id),
+        "broker": lambda _query: json_response(_broker(broker, viewer)),
+        "replicas": lambda query: _replicas(broker, viewer, query),
+        "groups": lambda query: _groups(broker, viewer, query),
     }
 
 
 # --------------------------------------------------------------------------------- the broker
 
 
-def _broker(broker: ReportedParts) -> Mapping[str, Any]:
-    config = broker.config
+def _broker(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Any]:
+    config, counts = broker.config, broker.incidents.counts
+    sees_clients = viewer.sees_clients()
     return {
         **asdict(broker.health()),
         "now_ms": broker.groups.now().wall_ms,
@@ -58,7 +62,7 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
         ],
         "exposed": [each._asdict() for each in exposed(config, broker.server.ports)],
         "peers": _peers(broker),
-        "fetch_problems": _fetch_problems(broker, LASTING_MS),
+        "fetch_problems": _fetch_problems(broker, viewer, LASTING_MS),
         # The coordination store: `zookeeper` is None for the embedded one.
         "store": {
             "zookeeper": config.zookeeper_connect,
@@ -66,13 +70,17 @@ def _broker(broker: ReportedParts) -> Mapping[str, Any]:
             "unregistered_ms": broker.lifecycle.unregistered_ms,
         },
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
-        "cleaner": _cleaner(broker),
+        "cleaner": _cleaner(broker, viewer),
         "unknown_options": [{"name": name, "similar": _similar(name)} for name in config.unknown()],
-        "invalid_topic_options": broker.settings.invalid,
-        "refusals": broker.incidents.as_json(),
-        "errors": broker.incidents.counts.errors_as_json(),
-        "cuts": broker.incidents.cuts.as_json(),
-        "throttles": broker.incidents.counts.throttles_as_json(),
+        "invalid_topic_options": {
+            topic: why for topic, why in broker.settings.invalid.items() if viewer.sees_topic(topic)
+        },
+        # False: of refusals only the viewer's own are shown, of errors and throttles none.
+        "shows_clients": sees_clients,
+        "refusals": list(filter(viewer.sees_refusal, broker.incidents.as_json())),
+        "errors": counts.errors_as_json() if sees_clients else [],
+        "cuts": [c for c in broker.incidents.cuts.as_json() if viewer.sees_topic(c["topic"])],
+        "throttles": counts.throttles_as_json() if sees_clients else [],
         "throttle": {
             "leader.replication.throttled.rate": config.leader_replication_throttled_rate,
             "follower.replication.throttled.rate": config.follower_replication_throttled_rate,
@@ -104,7 +112,9 @@ def _peers(broker: ReportedParts) -> list[Mapping[str, Any]]:
     ]
 
 
-def _fetch_problems(broker: ReportedParts, lasting_ms: int = 0) -> list[Mapping[str, Any]]:
+def _fetch_problems(
+    broker: ReportedParts, viewer: Viewer, lasting_ms: int = 0
+) -> list[Mapping[str, Any]]:
     """Fetches of this broker's followers that have failed for so long; without a topic: all."""
     now = broker.groups.now()
     found = (
@@ -117,6 +127,7 @@ def _fetch_problems(broker: ReportedParts, lasting_ms: int = 0) -> list[Mapping[
         }
         for leader, subject, failure in broker.fetchers.failures()
         if now.monotonic_ms - failure.since_ms >= lasting_ms
+        and (subject is None or viewer.sees_topic(subject.topic))
     )
     return list(islice(found, PARTITIONS_MAX))
 
@@ -153,7 +164,7 @@ def _directory(broker: ReportedParts, path: str) -> Mapping[str, Any]:
     }
 
 
-def _cleaner(broker: ReportedParts) -> Mapping[str, Any]:
+def _cleaner(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Any]:
     cleaner = broker.cleaner
     return {
         "is_enabled": broker.config.log_cleaner_enable,
@@ -161,7 +172,7 @@ def _cleaner(broker: ReportedParts) -> Mapping[str, Any]:
         "given_up": [
             {"partition": str(partition), "since_ms": since_ms, "why": why}
             for partition, (since_ms, why) in islice(cleaner.given_up.items(), PARTITIONS_MAX)
-            if not cleaner.uncleanable[partition].removed
+            if viewer.sees_topic(partition.topic) and not cleaner.uncleanable[partition].removed
         ],
     }
 
@@ -169,7 +180,7 @@ def _cleaner(broker: ReportedParts) -> Mapping[str, Any]:
 # --------------------------------------------------------------------------------- replicas
 
 
-def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
+def _replicas(broker: ReportedParts, viewer: Viewer, query: Mapping[str, str]) -> Response:
     topic, number = query.get("topic"), query.get("partition")
     monotonic_ms = broker.groups.now().monotonic_ms
     settings = broker.settings
@@ -178,12 +189,15 @@ def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
         for partition in list(broker.replicas)
         if topic in (None, partition.topic_partition.topic)
         and number in (None, str(partition.topic_partition.partition))
+        and viewer.sees_topic(partition.topic_partition.topic)
     )
     head = {
         "broker_id": broker.config.broker_id,
         "lag_ms_max": broker.config.replica_lag_time_max_ms,
         "fetch_problems": [
-            problem for problem in _fetch_problems(broker) if problem["topic"] in (None, topic)
+            problem
+            for problem in _fetch_problems(broker, viewer)
+            if problem["topic"] in (None, topic)
         ],
     }
     replicas = (
@@ -239,9 +253,10 @@ def _replica(partition: Partition, monotonic_ms: MonotonicMs) -> Mapping[str, An
 # ----------------------------------------------------------------------------------- groups
 
 
-def _groups(broker: ReportedParts, query: Mapping[str, str]) -> Response:
+def _groups(broker: ReportedParts, viewer: Viewer, query: Mapping[str, str]) -> Response:
     group_id = query.get("group")
     shell = broker.groups
     if group_id is None:
-        return in_pieces({}, "groups", groups_report(shell), at_once=_GROUPS_AT_ONCE)
+        shown = (each for each in groups_report(shell) if viewer.sees_group(each["group"]))
+        return in_pieces({}, "groups", shown, at_once=_GROUPS_AT_ONCE)
     return json_response(group_report(shell, group_id))

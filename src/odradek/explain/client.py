@@ -24,6 +24,7 @@ from odradek.plan.client_errors import (
 )
 from odradek.plan.commands import brokers, clock
 from odradek.plan.denied import lacking
+from odradek.plan.examination import NO_CLIENTS
 
 
 def explain_client(
@@ -51,6 +52,9 @@ def explain_client(
         if throttled.client_id == client_id:
             lines.append(sentence(described_throttle(throttled, wall_ms)))
             lines.append(raise_quota(throttled, asked.caller))
+    hiding = [broker for broker, report in reports.items() if report.get("shows_clients") is False]
+    if hiding:
+        lines.append(sentence(f"{brokers(hiding)}: {NO_CLIENTS}"))
     if not lines and reports:
         began_ms = min(report["began_ms"] for report in reports.values())
         lines.append(

@@ -25,6 +25,10 @@ NO_REPORTS: Final = (
     "disks, the cleaner, options, open listeners, the coordination store, controllers and "
     "rebalances are not reported there"
 )
+NO_CLIENTS: Final = (
+    "refused clients, errors and throttled clients are shown to principals with Alter on the "
+    "cluster; topics and groups to those with Describe on them"
+)
 AREA_OF: Final[Mapping[str, str]] = {  # of each kind of finding
     "crashed": PROCESSES,
     **dict.fromkeys(
@@ -136,6 +140,9 @@ def examination(facts: ClusterFacts, findings: Sequence[Finding]) -> Examination
             not_examined.setdefault(area, f"no leader of {named(unserved)} answers")
     if facts.foreign:
         unavailable[REPORTS] = f"{brokers(facts.foreign)}: {NO_REPORTS}"
+    hiding = [b for b, r in sorted(facts.reports.items()) if r.get("shows_clients") is False]
+    if hiding:
+        unavailable["clients"] = f"{brokers(hiding)}: {NO_CLIENTS}"
     return Examination(
         findings=findings,
         not_examined=not_examined,

@@ -91,6 +91,15 @@ def test_a_client_that_was_not_refused():
     )
 
 
+def test_it_is_said_that_refusals_are_not_shown():
+    report = {"refusals": [], "began_ms": NOW_MS, "shows_clients": False}
+    lines = explain_client(Asked(CALLER, {1: {"broker": report}}), "app", NOW_MS)
+
+    (line,) = map(str, lines)
+    assert line.startswith("broker 1: refused clients")
+    assert "Alter on the cluster" in line
+
+
 def test_a_report_of_an_older_broker_lacks_nothing():
     assert lacking({"what": "Produce", "host": "h"}, CALLER) is None
 

@@ -51,6 +51,13 @@ def test_brokers_of_apache_kafka_offer_no_reports_and_that_is_said():
     assert not seen.covers(about("refused", 0))
 
 
+def test_it_is_said_that_clients_are_not_shown_to_this_principal():
+    hiding = REPORT | {"shows_clients": False}
+    seen = examine(facts(reports={0: REPORT | {"shows_clients": True}, 1: hiding}))
+
+    assert seen.unavailable["clients"].startswith("broker 1: refused clients")
+
+
 def test_a_broker_without_its_report_was_not_examined():
     seen = examine(facts(reports={0: REPORT}, unreported={1: "no answer within 5 s"}))
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from odradek.broker.controller.journal import ENTRIES_MAX, DecisionJournal, as_json, newest
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.http import Response, Route, json_response
+from odradek.broker.viewer import Viewer
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.controller import Controller
 from odradek.placement.balance import LeaderImbalance, leader_imbalance
@@ -27,12 +28,12 @@ class _WrongQueryError(Exception):
 
 
 def control_routes(
-    shell: ControllerShell, journal: DecisionJournal, *, broker_id: int
+    shell: ControllerShell, journal: DecisionJournal, viewer: Viewer, *, broker_id: int
 ) -> Mapping[str, Route]:
-    """The two reports of this file."""
+    """The two reports of this file, as far as the viewer may see them."""
     return {
-        "journal": partial(_guarded, partial(_journal, journal, broker_id)),
-        "controller": partial(_guarded, partial(_controller, shell, broker_id)),
+        "journal": partial(_guarded, partial(_journal, journal, viewer, broker_id)),
+        "controller": partial(_guarded, partial(_controller, shell, viewer, broker_id)),
     }
 
 
@@ -43,7 +44,9 @@ def _guarded(route: Route, query: Mapping[str, str]) -> Response:
         return json_response({"error": str(error)}, 400)
 
 
-def _journal(journal: DecisionJournal, broker_id: int, query: Mapping[str, str]) -> Response:
+def _journal(
+    journal: DecisionJournal, viewer: Viewer, broker_id: int, query: Mapping[str, str]
+) -> Response:
     limit = _number(query, "limit")
     found = journal.find(
         topic=query.get("topic"),
@@ -52,15 +55,19 @@ def _journal(journal: DecisionJournal, broker_id: int, query: Mapping[str, str])
     )
     entries = newest(found, min(LIMIT if limit is None else limit, ENTRIES_MAX))
     head = {"broker_id": broker_id, "begins_ms": journal.begins_ms}
-    return in_pieces(head, "entries", map(as_json, entries))
+    shown = (e for e in map(as_json, entries) if viewer.sees_topic(e.get("topic")))
+    return in_pieces(head, "entries", shown)
 
 
-def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]) -> Response:
+def _controller(
+    shell: ControllerShell, viewer: Viewer, broker_id: int, query: Mapping[str, str]
+) -> Response:
     machine, term = shell.machine, shell.term
     head: dict[str, Any] = {"broker_id": broker_id, "controller_id": shell.controller_id}
     if machine is None or term is None or shell.topics is None:
         return json_response({**head, "is_controller": False})
-    head |= {"is_controller": True, "unreadable_topics": dict(shell.unreadable_topics)}
+    unreadable = {t: why for t, why in shell.unreadable_topics.items() if viewer.sees_topic(t)}
+    head |= {"is_controller": True, "unreadable_topics": unreadable}
     if query.get("only") == "unreadable_topics":
         return json_response(head)
     context = machine.context
@@ -77,7 +84,8 @@ def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]
         },
         "imbalance": {str(id_): _imbalance(due) for id_, due in _balance(context).items()},
     }
-    return in_pieces({**head, **_topic(machine, query)}, "partitions", _partitions(context, query))
+    partitions = (p for p in _partitions(context, query) if viewer.sees_topic(p["topic"]))
+    return in_pieces({**head, **_topic(machine, query)}, "partitions", partitions)
 
 
 def _topic(machine: Controller, query: Mapping[str, str]) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.broker.controller.journal import DecisionJournal
 from odradek.broker.controller.view import control_routes
+from odradek.broker.viewer import Operator
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.coord import layout
 from odradek.model.partition import LeaderAndIsr, TopicPartition
@@ -44,7 +45,7 @@ def asked(made, **query):
     class NoShell:
         pass
 
-    routes = control_routes(NoShell(), made, broker_id=7)
+    routes = control_routes(NoShell(), made, Operator(), broker_id=7)
     return read(routes["journal"]({key: str(value) for key, value in query.items()}))
 
 
@@ -115,7 +116,7 @@ def test_a_query_parameter_that_is_not_a_number_is_refused(query):
     class NoShell:
         pass
 
-    routes = control_routes(NoShell(), journal(), broker_id=7)
+    routes = control_routes(NoShell(), journal(), Operator(), broker_id=7)
     response = routes["journal"](query)
     assert response.status == 400
     assert b"must be a number" in response.body
@@ -130,7 +131,7 @@ def test_only_the_controller_reports_the_state_of_the_cluster(play):
 
         def view(id_, **query):
             shell = cluster.nodes[id_].shell
-            route = control_routes(shell, journal(), broker_id=id_)["controller"]
+            route = control_routes(shell, journal(), Operator(), broker_id=id_)["controller"]
             return read(route(query))
 
         assert view(2) == {"broker_id": 2, "controller_id": 1, "is_controller": False}
