@@ -32,6 +32,7 @@ from odradek.model.errors import OdradekError, StartupError
 from odradek.net.clock import RealClock
 from odradek.net.server import RealNetwork, why_not_listen
 from odradek.obs.log_limit import INTERVAL_MS, LogLimit
+from odradek.obs.log_lines import LineFormatter
 from odradek.record.check import fastest_check, plain_check
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ def run(
     if not __debug__:
         print("odradek: asserts guard the data: do not run it with python -O", file=sys.stderr)  # noqa: T201
         return 1
-    logging.basicConfig(
-        level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
+    printed = logging.StreamHandler()
+    printed.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[printed])
     limit = LogLimit(RealClock().monotonic_ms)
     try:
         config = BrokerConfig(properties, host_name=socket.getfqdn())

@@ -12,6 +12,7 @@ from typing import Final
 from odradek.cli.kafka.support.flags import FlagError, java_integer
 from odradek.client.kafka_errors import exception_of
 from odradek.model.errors import ApiError, OdradekError
+from odradek.model.printable import printable
 
 _SERVER: Final = "org.apache.kafka.server.common"
 # This topic option is accepted and has no effect.
@@ -97,7 +98,7 @@ class ConfigError(ToolError):
 def message_of(error: Exception) -> str:
     """The message as Kafka prints it, without the name of the exception."""
     if isinstance(error, ApiError):
-        return exception_of(error)[1]
+        return printable(exception_of(error)[1])
     return str(error)
 
 
@@ -105,7 +106,7 @@ def java_text(error: Exception) -> str:
     """Java's exception and its message: `org...InvalidTopicException: Topic name ...`."""
     if isinstance(error, ApiError):
         name, message = exception_of(error)
-        return f"{name}: {message}"
+        return f"{name}: {printable(message)}"
     if isinstance(error, ToolError | FlagError):
         return f"{error.exception}: {error}"
     return str(error)
@@ -141,7 +142,7 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "WARN" if record.levelno == logging.WARNING else record.levelname
-        print(log_line(level, record.getMessage(), record.name), file=sys.stderr)
+        print(log_line(level, printable(record.getMessage()), record.name), file=sys.stderr)
 
 
 _CLIENT_LOG: Final = logging.getLogger("odradek.client")

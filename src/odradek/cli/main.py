@@ -14,6 +14,7 @@ import click
 
 from odradek import __version__
 from odradek.cli.kafka.tool import TOOLS, run_tool
+from odradek.cli.output import printable_output
 from odradek.cli.suggesting import SuggestingGroup, suggesting_alike
 from odradek.model.errors import OdradekError
 
@@ -151,6 +152,11 @@ def odradek() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
+    with printable_output():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in TOOLS and arguments[0] not in COMMANDS:
         return run_tool(arguments[0], arguments[1:])
     try:

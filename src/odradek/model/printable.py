@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """The same of a text of several lines: its line ends and tabs stay."""
-    if text.isprintable():
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
     kept = ("\n", "\t")
     return "".join(each if each in kept or each.isprintable() else escaped(each) for each in text)

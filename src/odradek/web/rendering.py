@@ -6,7 +6,8 @@ A template marks what changes often:
 
 The element must have the name as its id. `odradek.web.live` pushes only the marked parts that have
 changed. Values are escaped by Jinja; styles and scripts are files, because the content security
-policy allows nothing inline.
+policy allows nothing inline. Control and bidirectional characters in what others have chosen are
+shown as escapes.
 """
 
 import hashlib
@@ -25,9 +26,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from odradek.model.command import Command, command
-from odradek.model.printable import printable
+from odradek.model.printable import printable, printable_lines
 from odradek.model.sentence import Sentence
 from odradek.plan.quantities import binary_text, bytes_text, span_text
+from odradek.web.lanes.drawing import SvgText
 from odradek.web.paging import page_links
 
 HERE: Final = pathlib.Path(__file__).parent
@@ -52,6 +54,21 @@ def plain(value: object) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(each) for each in value]
     return str(value) if isinstance(value, pathlib.Path) else value
+
+
+def _shown(value: object) -> object:
+    """What an expression of a template puts into the page: text is printable."""
+    if type(value) is str:
+        return printable_lines(value)
+    return SvgText(printable_lines(value)) if isinstance(value, SvgText) else value
+
+
+class AsciiJson(JSONResponse):
+    """JSON that a terminal can show: all but printable ASCII is escaped."""
+
+    def render(self, content: Any) -> bytes:
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+        return text.replace("\x7f", "\\u007f").encode()
 
 
 def _said(value: Command | Sentence) -> dict[str, Any]:
@@ -113,6 +130,7 @@ class Rendering:
             loader=jinja2.FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
+            finalize=_shown,
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -131,7 +149,7 @@ class Rendering:
     ) -> Response:
         """The value as JSON if the client asks for that, else the template's page."""
         if wants_json(request):
-            return JSONResponse(plain(value), status_code=status)
+            return AsciiJson(plain(value), status_code=status)
         return Response(self.page(request, template, value), status, media_type="text/html")
 
     def page(self, request: Request, template: str, value: object) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from odradek.broker.incidents import Incidents, Lacks
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclEntry, AclOperation, ResourcePattern, ResourceType, words
+from odradek.model.printable import printable
 from odradek.obs.log_limit import of
 from odradek.security.acls import AclDecision, AclRule, Acls, AclSettings, Requester
 from odradek.wire.api_keys import APIS
@@ -90,7 +91,7 @@ class AclAuthorizer:
                 self._note(session, operation, resource_type, name)
             level = logging.DEBUG if allowed else logging.INFO
             if audit.isEnabledFor(level):
-                resource = f"{words(resource_type)}:LITERAL:{_printable(name)}"
+                resource = f"{words(resource_type)}:LITERAL:{printable(name)}"
                 _log(level, session, operation, resource, 1, allowed=allowed)
         return allowed
 
@@ -108,10 +109,10 @@ class AclAuthorizer:
             client_id=session.client_id,
             software=f"{session.software_name} {session.software_version}",
             lacks=Lacks(
-                _printable(session.principal),
+                printable(session.principal),
                 words(operation),
                 words(resource_type),
-                _printable(name),
+                printable(name),
                 is_denied=rule is AclRule.DENY,
             ),
         )
@@ -145,7 +146,7 @@ def _log(
     allowed: bool,
 ) -> None:
     api = APIS.get(session.api_key)
-    principal = _printable(session.principal)
+    principal = printable(session.principal)
     request = session.api_key if api is None else api.name
     audit.log(
         level,
@@ -160,8 +161,3 @@ def _log(
         count,
         extra=of(principal, operation, session.client_host, resource, request),
     )
-
-
-def _printable(text: str) -> str:
-    """A client's text, with its line breaks and other control characters escaped."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -17,6 +17,7 @@ from odradek.client.admin.topics import Outcome
 from odradek.client.cluster import Cluster
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, OdradekError
+from odradek.model.printable import printable
 
 _ACTIONS: Final = ("add", "remove", "list")
 _PATTERNS: Final = {name.lower(): code for name, code in rights.PATTERN_TYPES.items()}
@@ -56,7 +57,7 @@ class Pattern(NamedTuple):
     def __str__(self) -> str:
         return (
             f"ResourcePattern(resourceType={ResourceType(self.resource_type).name}, "
-            f"name={self.name}, patternType={_PATTERN_NAMES[self.pattern_type]})"
+            f"name={printable(self.name)}, patternType={_PATTERN_NAMES[self.pattern_type]})"
         )
 
 
@@ -71,7 +72,7 @@ class PrintedAcl(NamedTuple):
     def __str__(self) -> str:
         permission = "ALLOW" if self.permission == rights.ALLOW else "DENY"
         return (
-            f"(principal={self.principal}, host={self.host}, "
+            f"(principal={printable(self.principal)}, host={printable(self.host)}, "
             f"operation={AclOperation(self.operation).name}, permissionType={permission})"
         )
 

@@ -14,6 +14,7 @@ from odradek.cli.failures import java_text
 from odradek.cli.kafka.support.flags import Parser
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
+from odradek.model.printable import printable
 from odradek.wire.api_keys import APIS, OWN_APIS
 from odradek.wire.schema import NO_VERSIONS, Versions
 
@@ -73,7 +74,7 @@ async def _run(cluster: Cluster) -> int:
     state = await admin.describe_cluster(cluster)
     failed = False
     for node in sorted(state.nodes):
-        name = f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'})"
+        name = printable(f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'})")
         try:
             connection = await cluster.broker(node.id)
         except (ApiError, ConnectionError) as error:

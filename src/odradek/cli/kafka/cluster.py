@@ -10,6 +10,7 @@ from odradek.cli.connect import properties_of, with_cluster
 from odradek.cli.kafka.support.arguments import CommandLine, connection, integer
 from odradek.client.admin.topics import describe_cluster
 from odradek.client.cluster import Cluster
+from odradek.model.printable import printable
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,7 +66,10 @@ async def _list(cluster: Cluster) -> int:
         print("No endpoint found.")
         return 1
     rows: list[tuple[object, ...]] = [("ID", "HOST", "PORT", "RACK", "ENDPOINT_TYPE")]
-    rows += [(n.id, n.host, n.port, n.rack or "null", "broker") for n in sorted(nodes)]
+    rows += [
+        (n.id, printable(n.host), n.port, printable(n.rack or "null"), "broker")
+        for n in sorted(nodes)
+    ]
     width = max(20, *(len(node.host) for node in nodes))
     for broker, host, port, rack, kind in rows:
         print(f"{broker!s:<10} {host!s:<{width}} {port!s:<10} {rack!s:<10} {kind!s:<10}")

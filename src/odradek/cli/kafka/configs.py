@@ -29,6 +29,7 @@ from odradek.cli.kafka.support.flags import FlagError, Flags, Parser, UsageError
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import topic_name_problem
+from odradek.model.printable import printable
 
 _TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
 _ZOOKEEPER_TYPES: Final = ("users", "brokers")
@@ -393,7 +394,7 @@ def _print_heading(flags: Flags) -> None:
 
 
 def _text(value: str | None) -> str:
-    return "null" if value is None else value
+    return "null" if value is None else printable(value)
 
 
 async def _all_of(cluster: Cluster, kind: str) -> Sequence[str]:

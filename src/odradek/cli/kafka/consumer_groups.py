@@ -26,6 +26,7 @@ from odradek.cli.kafka.support.java import hash_order, split, string_hash
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 # The order in which ConsumerGroupCommandOptions checks scenarios that exclude each other.
@@ -285,12 +286,12 @@ async def _list(cluster: Cluster, flags: Flags) -> None:
     groups = await _listed(cluster, states, types)
     if not flags.has("state") and not flags.has("type"):
         for group in groups:
-            print(group.group_id)
+            print(printable(group.group_id))
         return
     width = max([15, *(len(group.group_id) for group in groups)]) + 10
     rows = [("GROUP", "TYPE", "STATE"), *((g.group_id, g.type, g.state) for g in groups)]
     for group_id, kind, state in rows:
-        line = f"{group_id:<{width}}"
+        line = f"{printable(group_id):<{width}}"
         if flags.has("type"):
             line += f" {kind:<20}"
         if flags.has("state"):
@@ -313,17 +314,17 @@ def _print_deletions(outcomes: Mapping[str, Exception | None]) -> None:
     deleted = [name for name in names if outcomes[name] is None]
     quoted = "', '".join(deleted)
     if len(deleted) == len(names):
-        print(f"Deletion of requested consumer groups ('{quoted}') was successful.")
+        print(f"Deletion of requested consumer groups ('{printable(quoted)}') was successful.")
         return
     _print_error("Deletion of some consumer groups failed:")
     for name in names:
         failed = outcomes[name]
         if failed is not None:
-            print(f"* Group '{name}' could not be deleted due to: {_execution(failed)}")
+            print(f"* Group '{printable(name)}' could not be deleted due to: {_execution(failed)}")
     if deleted:
         # The odd quotes are those of Kafka's tool.
         names_of = "'".join(deleted)
-        print(f"\nThese consumer groups were deleted successfully: '{names_of}', '")
+        print(f"\nThese consumer groups were deleted successfully: '{printable(names_of)}', '")
 
 
 _WHOLE: Final = {
@@ -358,7 +359,7 @@ async def _delete_offsets(cluster: Cluster, flags: Flags) -> None:
         else:
             print(
                 f"Request succeed for deleting offsets with topic {', '.join(topics)} "
-                f"group {group_id}"
+                f"group {printable(group_id)}"
             )
     outcomes |= unknown_topics
     _print_statuses(outcomes)
@@ -374,4 +375,4 @@ def _print_statuses(outcomes: Mapping[TopicPartition, ApiError | None]) -> None:
 
 
 def _print_error(message: str) -> None:
-    print(f"\nError: {message}")
+    print(f"\nError: {printable(message)}")

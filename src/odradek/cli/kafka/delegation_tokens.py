@@ -26,6 +26,7 @@ from odradek.client.admin.delegation_tokens import (
 )
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
+from odradek.model.printable import printable
 
 _ROW: Final = "{:15} {:30} {:15} {:15} {:25} {:15} {:15} {:15}"
 _HEAD: Final = (
@@ -232,9 +233,9 @@ def _print_table(tokens: Sequence[Token]) -> None:
             _ROW.format(
                 token.token_id,
                 base64.b64encode(token.hmac).decode(),
-                token.owner,
-                token.requester,
-                int_list(token.renewers),
+                printable(token.owner),
+                printable(token.requester),
+                printable(int_list(token.renewers)),
                 *map(_date, times),
             )
         )

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from odradek.cli.kafka.support.flags import FlagError, UsageError
+from odradek.cli.output import printable_output
 from odradek.model.errors import OdradekError
 
 
@@ -135,6 +136,11 @@ def script_name(tool: str) -> str:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one tool. Returns the exit code."""
+    with printable_output():
+        return _run(name, arguments)
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
     from importlib import import_module  # noqa: PLC0415 - the other tools are not imported
 
     main = import_module(TOOLS[name].module).main

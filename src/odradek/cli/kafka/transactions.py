@@ -16,6 +16,7 @@ from odradek.client.admin.groups import ProducerDescription
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
 from odradek.net.clock import real_wall_ms
 
 _LIST: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
@@ -292,7 +293,7 @@ _VERBS: Final = {
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns as wide as their widest cell, each followed by a tab."""
-    lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    lines = [list(headings), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (f"{cell:<{width}}\t" for cell, width in zip(line, widths, strict=True))

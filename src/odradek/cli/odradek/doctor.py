@@ -25,6 +25,7 @@ from odradek.explain.collected import (
     without_cluster,
 )
 from odradek.explain.reports import ask_cluster, ask_directory
+from odradek.model.printable import printable
 from odradek.model.sentence import sentence
 from odradek.plan.commands import Caller
 from odradek.plan.doctor import examine
@@ -178,8 +179,9 @@ def _show(facts: ClusterFacts, *, as_json: bool) -> int:
 
 def _print(facts: ClusterFacts, seen: Examination) -> None:
     for finding in seen.findings:
-        print(f"{finding.severity.name.lower()}: {finding.kind}: {finding.subject}")
-        print(f"    why: {finding.why}")
+        subject, why = printable(finding.subject), printable(finding.why)
+        print(f"{finding.severity.name.lower()}: {finding.kind}: {subject}")
+        print(f"    why: {why}")
         print(f"    fix: {finding.fix}")
     partitions = facts.picture.partitions
     topics = {partition.topic for partition in partitions}
@@ -193,6 +195,6 @@ def _print(facts: ClusterFacts, seen: Examination) -> None:
     )
     print(f"{summary(len(seen.findings), seen.not_examined)}: {counted}.")
     for area, why in sorted(seen.not_examined.items()):
-        click.echo(f"not examined: {area}: {why}", err=True)
+        click.echo(f"not examined: {area}: {printable(why)}", err=True)
     for area, why in sorted(seen.unavailable.items()):
-        click.echo(f"cannot be examined: {area}: {why}", err=True)
+        click.echo(f"cannot be examined: {area}: {printable(why)}", err=True)

@@ -22,6 +22,7 @@ import click
 
 from odradek.cli.failures import ToolError
 from odradek.model.errors import OdradekError
+from odradek.model.printable import printable
 from odradek.net.https import NoRedirect
 from odradek.obs.exposition import TEXT_TYPE, Family, labelled, written
 from odradek.plan.examination import Examination, any_critical, failed, summary
@@ -232,7 +233,9 @@ def lines(body: Mapping[str, Any]) -> str:
     ]
     old = sum(each["not_examined_since"] is not None for each in findings)
     more = f", {old} of them not examined now" if old else ""
-    return "\n".join([*text, f"{at} {summary(len(findings), body['not_examined'])}{more}."])
+    return "\n".join(
+        map(printable, [*text, f"{at} {summary(len(findings), body['not_examined'])}{more}."])
+    )
 
 
 # ------------------------------------------------------------------------------------- webhook

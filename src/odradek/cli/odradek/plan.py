@@ -28,6 +28,7 @@ from odradek.cli.odradek.plan_tables import (
     replicas_table,
 )
 from odradek.cli.odradek.where import cluster_options
+from odradek.cli.output import bare
 from odradek.cli.suggesting import SuggestingGroup
 from odradek.client.cluster import Cluster
 from odradek.model.command import command, flag
@@ -720,7 +721,7 @@ def _tell(progress: MoveProgress) -> None:
     ) else ""  # fmt: skip
     line = f"{progress.done} of {progress.total} partitions{share}{waiting}"
     if sys.stderr.isatty():
-        print(f"\r\033[K{line}", end="" if progress.under_way else "\n", file=sys.stderr)
+        print(f"\r\033[K{line}", end="" if progress.under_way else "\n", file=bare(sys.stderr))
     else:
         print(line, file=sys.stderr)
 

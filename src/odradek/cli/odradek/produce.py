@@ -13,6 +13,7 @@ import click
 
 from odradek.cli.odradek.rows import FORMATS, Row, RowError, format_of, rows
 from odradek.cli.odradek.where import client_properties, connection_options
+from odradek.cli.output import bare
 from odradek.client.producer.batches import Delivery
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
@@ -82,7 +83,7 @@ def _opened(source: str) -> Iterator[tuple[Iterator[str], Callable[[], None]]]:
         from rich.console import Console  # noqa: PLC0415 - for a terminal only
         from rich.progress import Progress  # noqa: PLC0415
 
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with Progress(console=Console(file=bare(sys.stderr)), transient=True) as bar:
             task = bar.add_task(file.name, total=file.stat().st_size)
             read = 0
 

@@ -1,11 +1,14 @@
 """The live screen of `odradek up`: state and load of each broker on this machine."""
 
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.cli.odradek.broker_numbers import Numbers, Watcher
+from odradek.cli.output import bare
 from odradek.local.supervisor import Supervisor
+from odradek.model.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -33,7 +36,7 @@ def watch_live(supervisor: Supervisor, watcher: Watcher | None = None) -> None:
     from rich.live import Live  # noqa: PLC0415
 
     asked = Watcher() if watcher is None else watcher
-    console = Console(stderr=True)
+    console = Console(file=bare(sys.stderr))
     width = console.width
 
     def screen() -> "Group":
@@ -68,7 +71,9 @@ def shown(
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    lines = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in causes]
+    lines = [
+        Text(printable(line), style="dim", no_wrap=True, overflow="ellipsis") for line in causes
+    ]
     return Group(table(report, figures, width), *([Text(""), *lines] if lines else []))
 
 

@@ -41,6 +41,7 @@ from odradek.client.cluster import Cluster
 from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
 
 SCENARIOS: Final = (
     "to-offset", "to-current", "to-datetime", "from-file", "by-duration", "to-earliest",
@@ -66,8 +67,8 @@ async def reset_offsets(
         state = (await describe_group(cluster, group_id)).state
         if state not in RESETTABLE:
             print(
-                f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "
-                f"but the current state is {state}."
+                f"\nError: Assignments can only be reset if the group '{printable(group_id)}' is "
+                f"inactive, but the current state is {state}."
             )
             reset[group_id] = {}
             continue
@@ -210,7 +211,7 @@ def _planned(group_id: str, flags: Flags) -> Offsets:
     alone = len(flags.values("group")) == 1
     plan = read_csv(path, group=group_id if alone else None)
     if group_id not in plan:
-        print(f"\nError: No reset plan for group {group_id} found")
+        print(f"\nError: No reset plan for group {printable(group_id)} found")
     return plan.get(group_id, {})
 
 
@@ -301,4 +302,5 @@ def print_reset(reset: Mapping[str, Offsets]) -> None:
     for group_id in hash_order(reset, string_hash):
         for partition in hash_order(reset[group_id], partition_hash):
             offset = reset[group_id][partition]
-            print(f"{group_id:<30} {partition.topic:<30} {partition.partition:<10} {offset:<15}")
+            where = f"{partition.topic:<30} {partition.partition:<10}"
+            print(f"{printable(group_id):<30} {where} {offset:<15}")

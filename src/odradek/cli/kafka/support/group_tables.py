@@ -20,6 +20,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import LATEST, ListedOffset, try_to_list_offsets
 from odradek.client.group.offsets import OffsetAndMetadata
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
 
 _NONE: Final = "-"
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -61,7 +62,7 @@ async def describe(cluster: Cluster, groups: Iterable[str], flags: Flags) -> Non
 
 def _is_there(group: GroupDescription, rows: int) -> bool:
     """Print the message about a group's state. Returns whether there are rows to print."""
-    name = group.group_id
+    name = printable(group.group_id)
     if group.state == DEAD:
         print(f"\nError: Consumer group '{name}' does not exist.")
         return False
@@ -88,7 +89,7 @@ async def _print_offsets(cluster: Cluster, group: GroupDescription) -> bool:
     host_width = max([15, *(len(row.host) for row in rows)])
 
     def line(*cells: object) -> str:
-        texts = [_NONE if cell is None else str(cell) for cell in cells]
+        texts = [_NONE if cell is None else printable(str(cell)) for cell in cells]
         widths = (group_width, topic_width, 10, 15, 15, 15, id_width, host_width)
         padded = [f"{text:<{width}}" for text, width in zip(texts, widths, strict=False)]
         return " ".join([*padded, texts[-1]])
@@ -152,7 +153,8 @@ def _print_members(group: GroupDescription, *, verbose: bool) -> None:
     ]
 
     def line(*cells: object) -> str:
-        return " ".join(f"{cell!s:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        texts = (printable(str(cell)) for cell in cells)
+        return " ".join(f"{text:<{width}}" for text, width in zip(texts, widths, strict=True))
 
     instance = ["GROUP-INSTANCE-ID"] if with_instance else []
     heading = line("GROUP", "CONSUMER-ID", *instance, "HOST", "CLIENT-ID", "#PARTITIONS")
@@ -181,7 +183,7 @@ def _print_state(group: GroupDescription) -> None:
     width = max(25, len(coordinator))
 
     def line(*cells: object) -> str:
-        name, where, strategy, state, count = cells
+        name, where, strategy, state, count = (printable(str(cell)) for cell in cells)
         return f"{name!s:<25} {where!s:<{width}} {strategy!s:<20} {state!s:<15} {count}"
 
     print("\n" + line("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"))

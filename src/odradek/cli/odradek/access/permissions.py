@@ -12,6 +12,7 @@ from odradek.client.admin.security import Acl
 from odradek.model.acl import WILDCARD, AclEntry, AclOperation, Binding, ResourceType
 from odradek.model.command import Command, command, flag
 from odradek.model.errors import ErrorCode
+from odradek.model.printable import printable
 from odradek.plan.denied import bindings_of
 from odradek.plan.permissions import (
     KINDS,
@@ -102,9 +103,9 @@ def permissions(principal: str | None, **where: Any) -> int:
             return 0
         acls = await cluster.rights.describe(_ALL._replace(principal=asked))
         for whose, bindings in by_principal(bindings_of(acls)).items():
-            print(whose)
+            print(printable(whose))
             for line in sentences(bindings):
-                print(f"    {line}")
+                print(f"    {printable(line)}")
         if not acls:
             print("there are no ACLs" if asked is None else f"no ACL names {asked}")
         which = () if asked is None else flag("--principal", asked)
@@ -153,9 +154,9 @@ def _bindings(given: dict[str, Any], *, allowed: bool) -> list[Binding]:
 
 
 def _print(heading: str, bindings: Sequence[Binding], cluster: ReachedCluster, action: str) -> None:
-    print(heading)
+    print(printable(heading))
     for line in sentences(bindings):
-        print(f"    {line}")
+        print(f"    {printable(line)}")
     print("the same with Kafka's tool:")
     for each in commands(bindings, cluster.caller, action):
         print(f"    {each}")

@@ -29,6 +29,7 @@ from odradek.local.directory import ClusterDirectory, LocalError
 from odradek.local.secure import BROKER, connect_of, set_login_of_brokers
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.command import Command, about, command, flag
+from odradek.model.printable import printable
 from odradek.security.sasl.scram import SCRAM_HASHES
 
 
@@ -159,7 +160,7 @@ def list_users(**where: Any) -> int:
 
     async def work(cluster: ReachedCluster) -> int:
         for name, mechanisms in sorted((await cluster.users()).items()):
-            print(f"{name:<24} {', '.join(mechanisms)}")
+            print(f"{printable(name):<24} {', '.join(mechanisms)}")
         return 0
 
     return reach(work, **where)
