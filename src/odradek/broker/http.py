@@ -6,7 +6,8 @@ loopback interface, and therefore strict:
     GET and HEAD only; a request has at most 8 KiB and no body, and has to arrive in time
     `Host` must be an address, `localhost` or an allowed name - otherwise any web page that an
         operator opens could read the answers under a name of its own (DNS rebinding)
-    a limited number of connections; no header that lets other sites read the answers
+    a limited number of connections, of which those that ask nothing or do not read make room for a
+        new one, the oldest first; no header that lets other sites read the answers
 
 A body may be given in pieces, which are made while they are sent. Between two pieces the loop
 serves other work, and while the client does not read, no piece is made: a long answer does not
@@ -108,7 +109,7 @@ class HttpServer:
         self.routes = routes
         self.peers_max = peers_max
         self.timeout_seconds = timeout_seconds
-        self.peers: set[_Peer] = set()
+        self.peers: dict[_Peer, None] = {}  # the oldest first
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
         self._listening: asyncio.Server | None = None
 
@@ -129,6 +130,23 @@ class HttpServer:
             self._listening = None
         for peer in tuple(self.peers):
             peer.hang_up()
+
+    def make_room(self) -> bool:
+        """Close the oldest connection that asks nothing or does not read, if there are too many.
+
+        So connections that are left open, or kept open on purpose, do not keep the monitoring out.
+        Returns False if all are being answered.
+        """
+        if len(self.peers) < self.peers_max:
+            return True
+        unused = next((peer for peer in self.peers if not peer.is_answered), None)
+        if unused is None:
+            unused = next((peer for peer in self.peers if not peer.reads), None)
+        if unused is None:
+            return False
+        self.peers.pop(unused)
+        unused.hang_up()
+        return True
 
     def allows(self, host: str) -> bool:
         """Whether a `Host` header names this server for operators, not for a web page."""
@@ -159,21 +177,21 @@ class _Peer(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._request: h11.Request | None = None
         self._pieces: Iterator[bytes] | None = None  # of the answer that is being sent
-        self._reads = True  # the client reads what is sent
+        self.reads = True  # the client reads what is sent
         self._deadline: asyncio.TimerHandle | None = None
 
     # --------------------------------------------------------------------- asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._server.peers) >= self._server.peers_max:
+        if not self._server.make_room():
             self._transport.abort()
             return
-        self._server.peers.add(self)
+        self._server.peers[self] = None
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is lost
-        self._server.peers.discard(self)
+        self._server.peers.pop(self, None)
         self._pieces = None
         if self._deadline is not None:
             self._deadline.cancel()
@@ -187,13 +205,18 @@ class _Peer(asyncio.Protocol):
         self._read()
 
     def pause_writing(self) -> None:
-        self._reads = False
+        self.reads = False
 
     def resume_writing(self) -> None:
-        self._reads = True
+        self.reads = True
         self._advance()
 
     # --------------------------------------------------------------------------------- a request
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer is being sent; else the request is not complete."""
+        return self._pieces is not None
 
     def hang_up(self) -> None:
         """Close the connection without an answer."""
@@ -297,7 +320,7 @@ class _Peer(asyncio.Protocol):
             return
         if piece is not None:
             self._transport.write(self._bytes(h11.Data(data=piece)))
-            if self._reads:  # otherwise `resume_writing` continues
+            if self.reads:  # otherwise `resume_writing` continues
                 self._loop.call_soon(self._advance)
             return
         self._pieces = None

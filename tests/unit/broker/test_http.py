@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -251,7 +252,7 @@ def test_a_long_answer_waits_for_a_peer_that_does_not_read():
             while not server.peers:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             (peer,) = server.peers
-            while peer._reads:  # noqa: ASYNC110 - until the kernel takes no more
+            while peer.reads:  # noqa: ASYNC110 - until the kernel takes no more
                 await asyncio.sleep(0)
             made_then = len(made)
             for _ in range(10):
@@ -296,20 +297,61 @@ def test_no_more_is_made_of_an_answer_whose_peer_has_left():
     asyncio.run(conversation())
 
 
-def test_there_is_room_for_so_many_and_again_when_one_leaves():
+def test_connections_that_ask_nothing_make_room_for_one_that_asks():
     async def conversation():
-        async with serving({"/": json_response}, peers_max=1) as (server, connect):
-            _, silent = await connect()
-            while not server.peers:  # noqa: ASYNC110
+        async with serving({"/": json_response}, peers_max=3) as (server, connect):
+            oldest, _ = await connect()
+            _, half = await connect()
+            half.write(b"GET / HTTP/1.1\r\n")
+            youngest, last = await connect()
+            while len(server.peers) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0)
-            second, _ = await connect()
-            assert await rest(second) == b""
-            await hang_up(silent)
-            while server.peers:  # noqa: ASYNC110
+            for _ in range(2):
+                reader, writer = await connect()
+                writer.write(get("/"))
+                assert (await rest(reader)).startswith(b"HTTP/1.1 200 ")
+            assert await rest(oldest) == b""
+            last.write(get("/"))
+            assert (await rest(youngest)).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(conversation())
+
+
+def test_one_that_does_not_read_its_answer_makes_room_and_one_that_reads_does_not():
+    async def conversation():
+        def endless(_query):
+            return Response(200, "text/plain", itertools.repeat(b"x" * 65_536))
+
+        async with serving({"/": json_response, "/endless": endless}, peers_max=2) as (
+            server,
+            connect,
+        ):
+            reading, writer = await connect()
+            writer.write(get("/endless"))
+            reader = asyncio.create_task(_read_for_ever(reading))
+            _, silent = await connect()
+            silent.write(get("/endless"))
+            while all(peer.reads for peer in server.peers) or len(server.peers) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             third, writer = await connect()
             writer.write(get("/"))
             assert (await rest(third)).startswith(b"HTTP/1.1 200 ")
+            assert not reader.done()
+            reader.cancel()
+
+    asyncio.run(conversation())
+
+
+async def _read_for_ever(reader):
+    while await reader.read(1 << 20):
+        pass
+
+
+def test_if_all_connections_are_answered_another_is_closed():
+    async def conversation():
+        async with serving({"/": json_response}, peers_max=0) as (_, connect):
+            reader, _ = await connect()
+            assert await rest(reader) == b""
 
     asyncio.run(conversation())
 
