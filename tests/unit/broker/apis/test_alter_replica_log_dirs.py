@@ -3,6 +3,7 @@
 import asyncio
 import errno
 
+import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, fetched, play, produce, produced
 
 from odradek.log.disk import StorageError
@@ -121,6 +122,27 @@ def test_a_copy_whose_log_was_deleted_is_not_waited_for():
         assert live.broker.logs.is_offline(old)
         await asyncio.sleep(30)
 
+        assert live.broker.log_dir_moves._task.done()
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("operation", ["write", "flush"])
+def test_a_move_whose_target_fails_ends_and_old_records_go_again(operation, error):
+    async def story(live):
+        old, new = await filled(live, count=200, size=40_000)
+        live.disk.slowest_ms = 50
+        live.disk.faults.append(DiskFault(operation, f"{new}/t-0", error))
+        assert await move(live, new) == ErrorCode.NONE
+        await live.until(lambda: live.broker.logs.is_offline(new))
+        log = live.log()
+        assert (place(live), live.broker.logs.future(log.partition)) == (old, None)
+        assert produced(await live.peer().ask(produce(live.batch(b"a"), acks=-1))) == {T0: 200}
+
+        live.broker.settings.set_topic("t", {"retention.bytes": "0"})
+        await asyncio.sleep(301)  # log.retention.check.interval.ms
+        assert log.log_start_offset == 201
         assert live.broker.log_dir_moves._task.done()
 
     play(story)
