@@ -1,4 +1,4 @@
-"""Twenty-five problems of real brokers, each explained by `odradek doctor` and `odradek why`.
+"""Twenty-seven problems of real brokers, each explained by `odradek doctor` and `odradek why`.
 
 docs/troubleshooting.md shows their output: with WRITE_TROUBLESHOOTING=1 in the environment the
 blocks of that page are written from the output.
@@ -11,6 +11,7 @@ import re
 import resource
 import shutil
 import signal
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from tests.hanging import begin, leave_hanging
 from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_for
 
 import odradek.client.admin.partitions as admin_partitions
+from odradek.local.directory import ClusterDirectory
+from odradek.local.faults import ClusterFaults
 from odradek.local.options import free_ports
 from odradek.model.partition import TopicPartition
 from odradek.wire.header import encode_request_header
@@ -167,6 +170,19 @@ def disk_nearly_full(home: Home, _: Apart) -> list[Any]:
 def too_few_replicas(home: Home, _: Apart) -> list[Any]:
     home.create("single", "0", min_insync_replicas=2)
     return [found(home, "replication-factor"), *home.why("topic", "single")]
+
+
+def cut_off_from_one_other(home: Home, _: Apart) -> list[Any]:
+    home.create("far", "1:2")
+    faults = ClusterFaults(ClusterDirectory(home.path))
+    faults.partition([1], [2])
+    home.write("far", 1)  # a follower that lacks nothing stays in sync
+    try:
+        reported = found(home, "under-replicated", about="far-0", printed="cannot fetch")
+        return [reported, *home.why("topic", "far")]
+    finally:
+        faults.heal()
+        home.kafka("topics", "--delete", "--topic", "far")
 
 
 def leader_killed(home: Home, _: Apart) -> list[Any]:
@@ -318,6 +334,28 @@ def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:
     ]
 
 
+def store_put_back(home: Home, _: Apart) -> list[Any]:
+    store, copy = home.path / "coordination.db", home.path.parent / "store.db"
+    with (
+        contextlib.closing(sqlite3.connect(store)) as source,
+        contextlib.closing(sqlite3.connect(copy)) as backup,
+    ):
+        source.backup(backup)
+    home.do("restart", 0)
+    odradek("down", *home.where)
+    for file in (
+        store,
+        store.with_name("coordination.db-wal"),
+        store.with_name("coordination.db-shm"),
+    ):
+        file.unlink(missing_ok=True)
+    shutil.copy(copy, store)
+    odradek("up", "--detach", *home.where)
+    for topic in ("orders", "payments"):
+        wait_for(lambda: not home.write(topic, 1))  # noqa: B023
+    return [found(home, "store-restored")]
+
+
 def wrong_port(_: Home, apart: Apart) -> list[Any]:
     return [found(reached(apart.wrong_port), "advertised")]
 
@@ -357,6 +395,7 @@ TROUBLES: dict[str, Story] = {
     "An unknown option": unknown_option,
     "A disk that is nearly full": disk_nearly_full,
     "Fewer replicas than min.insync.replicas": too_few_replicas,
+    "A broker is cut off from one other": cut_off_from_one_other,
     "A leader is killed": leader_killed,
     "Under min.insync.replicas": under_min_isr,
     "A partition is offline": offline_partition,
@@ -374,6 +413,7 @@ TROUBLES: dict[str, Story] = {
     "The controller keeps changing": controller_flapping,
     "A disk is full": disk_full,
     "A log directory is empty after a restart": directory_came_back_empty,
+    "The coordination store is put back from a backup": store_put_back,
     "A wrong advertised port": wrong_port,
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.broker.cluster.lifecycle import Lifecycle
+from odradek.broker.cluster.store_age import StoreComparison
 from odradek.broker.controller.journal import DecisionJournal
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.coordinators.group_shell import GroupShell
@@ -36,6 +37,7 @@ class ReportedParts(Protocol):
     fetchers: ReplicaFetchers
     logs: Logs
     lifecycle: Lifecycle
+    store_comparison: StoreComparison | None  # once the logs are loaded
 
     def last_fetches(self) -> Mapping[int, MonotonicMs]:
         """When each follower that fetches from this broker sent its last fetch."""

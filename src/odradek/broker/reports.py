@@ -69,6 +69,7 @@ def _broker(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Any]:
             "silent_ms": broker.lifecycle.silent_ms,
             "unregistered_ms": broker.lifecycle.unregistered_ms,
         },
+        "store_age": broker.store_comparison and broker.store_comparison.as_json(),
         "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
         "cleaner": _cleaner(broker, viewer),
         "unknown_options": [{"name": name, "similar": _similar(name)} for name in config.unknown()],

@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 class Broker(BrokerParts):
     """One broker from its start to its stop; it is never started again."""
 
-    store_comparison: StoreComparison | None = None  # once the logs are loaded
-
     async def start(self) -> None:
         """Start; when this returns, requests are served.
 

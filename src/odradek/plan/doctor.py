@@ -19,6 +19,8 @@
     unreadable-topic    a topic's znode cannot be read: no broker serves it
     invalid-option      a stored option of a topic is invalid, and has no effect
 
+    store-restored, refused-role, disks-restored    put back from a backup: `rules.restored`
+
     hanging, open-transaction, group-stuck, group-no-commit, lag, deleted-unread,
     retention                                                              clients, records
 
@@ -44,6 +46,7 @@ from odradek.plan.rules.brokers import BROKER_RULES
 from odradek.plan.rules.clients import CLIENT_RULES
 from odradek.plan.rules.cut_off import CUT_OFF_RULES
 from odradek.plan.rules.errors import ERROR_RULES
+from odradek.plan.rules.restored import RESTORED_RULES
 from odradek.plan.rules.stored import STORE_RULES
 
 IMBALANCE_PERCENT: Final = 10
@@ -451,6 +454,7 @@ _RULES: Final = (
     *BROKER_RULES,
     *CLIENT_RULES,
     *ERROR_RULES,
+    *RESTORED_RULES,
     *STORE_RULES,
     *CUT_OFF_RULES,
 )

@@ -91,7 +91,7 @@ class Home(Asked):
     def __init__(self, path: pathlib.Path, *options: str) -> None:
         self.path = path
         super().__init__("--dir", str(path))
-        odradek("up", "--brokers", 3, "--detach", *self.where, "--", *options)
+        odradek("up", "--brokers", 3, "--detach", "--faults", *self.where, "--", *options)
         self.held: list[Peer] = []  # connections that have to stay
 
     def status(self, broker: int) -> Any:
@@ -227,6 +227,8 @@ _CHANGES: Sequence[tuple[str, str]] = (
     (r"transaction of producer \d+ is", "transaction of producer 1000 is"),
     (r"[\d.]+ of 2\.9 MiB", "1.0 of 2.9 MiB"),
     (r"refused it (?:once|\d+ times)", "refused it 10 times"),
+    (r"broker \d found at", "broker 0 found at"),
+    (r"counter at \d+ already, and has it at \d+", "counter at 9 already, and has it at 7"),
     (r"changed \d+ times since", "changed 4 times since"),
     (r"^(warning: controller: )\d+", r"\g<1>5"),
     (r"\((?:broker \d (?:once|\d+ times)(?:, )?)+\)", "(broker 0 2 times, broker 2 3 times)"),

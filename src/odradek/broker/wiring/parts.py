@@ -25,6 +25,7 @@ from odradek.broker.cluster.deleted_partitions import DeletedPartitions
 from odradek.broker.cluster.features import FeatureShell
 from odradek.broker.cluster.lifecycle import Lifecycle
 from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.store_age import StoreComparison
 from odradek.broker.cluster.topic_ids import draw_topic_id
 from odradek.broker.controlled_shutdown import ControlledShutdown
 from odradek.broker.controller.channels import ControllerChannels
@@ -120,6 +121,7 @@ class BrokerParts:
     controller: ControllerShell
     controller_requests: ControllerRequests
     fetchers: ReplicaFetchers
+    store_comparison: StoreComparison | None = None  # once the logs are loaded
     groups: GroupShell
     isr_changes: IsrShell
     replicas: ReplicaManager
@@ -163,10 +165,9 @@ class BrokerParts:
         self.settings = TopicSettingsBook(
             config, changed=lambda topic: self.replicas.topic_config_changed(topic)
         )
-        host = log_host_of(config, world, self, lambda error: self.logs.failed(error))
         self.logs = Logs(
             config.log_dirs,
-            host,
+            log_host_of(config, world, self, lambda error: self.logs.failed(error)),
             config_of=lambda topic: self.settings.topic(topic).log_config,
             lost=self._logs_lost,
         )
