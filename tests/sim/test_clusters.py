@@ -147,7 +147,7 @@ def answers_to_registrations_are_late(monkeypatch):
     monkeypatch.setattr(SimulatedCluster, "fate", fate)
 
 
-@pytest.mark.parametrize("seed", [5_310_002, 5_310_003])
+@pytest.mark.parametrize("seed", [5_310_002, 5_310_003, 5_310_005])
 def test_a_broker_serves_although_it_learns_of_its_registration_late(monkeypatch, seed):
     answers_to_registrations_are_late(monkeypatch)
     outcome = simulate(seed, Options(brokers=3, reassigns=True))

@@ -97,6 +97,8 @@ class SimulatedProducer:
         self._sequences: dict[TopicPartition, int] = {}
         # The leader epoch in which its last batch was acknowledged.
         self._leader_epochs: dict[TopicPartition, int] = {}
+        # The topic's id then.
+        self._topic_ids: dict[TopicPartition, bytes] = {}
 
     async def run(self) -> None:
         """Send until the workload ends."""
@@ -134,6 +136,7 @@ class SimulatedProducer:
                 self._producer_id = answer.producer_id
                 self._sequences.clear()
                 self._leader_epochs.clear()
+                self._topic_ids.clear()
 
     def _batches(self, topic: Topic) -> list[Pending]:
         random = self._random
@@ -227,14 +230,17 @@ class SimulatedProducer:
         if error is ErrorCode.NONE:
             del pending[sent.partition]
             self._leader_epochs[sent.partition] = epochs[1]
+            self._topic_ids[sent.partition] = facts.topic.id
             # Produce names the topic: a new topic of the same name may have got the batch.
             if not facts.topic.is_doomed:
                 by_all = self._acks == ALL
                 workload.history.acked(facts, outcome.base_offset, sent.keys, by_all=by_all)
                 workload.succeeded()
         elif self._is_idempotent and error in FENCED:
-            # A former leader may lack batches that a later leader has acknowledged.
-            if epochs[0] >= self._leader_epochs.get(sent.partition, -1):
+            # A former leader may lack batches that a later leader has acknowledged, and a new topic
+            # of the same name has none of the batches before: sequences go on, as those of clients.
+            is_new = self._topic_ids.get(sent.partition, facts.topic.id) != facts.topic.id
+            if not is_new and epochs[0] >= self._leader_epochs.get(sent.partition, -1):
                 workload.fenced(facts, error)
             del pending[sent.partition]
             self._producer_id = -1
