@@ -1,7 +1,7 @@
 """After all faults have healed, the cluster must recover, in these steps of a minute at most.
 
-    served       all partitions have leaders in clients' metadata, all replicas are in sync, and
-                 coordinators answer
+    served       all partitions have leaders in clients' metadata, all replicas are in sync,
+                 coordinators answer, and some client was acknowledged something in this run
     restored     reassigned partitions get their original number of replicas
     balanced     the preferred replicas lead: automatically, or after a request
     read         all readers reach the end
@@ -73,6 +73,8 @@ class Settling:
         deadline_s = self._now_s() + RECOVER_S
         while True:
             missing = [*await self._unserved(), *self._replication.unsettled()]
+            if not self._workload.last_success_s:
+                missing.append("nothing was acknowledged to any client")
             if not missing:
                 return
             if self._now_s() > deadline_s:

@@ -8,6 +8,7 @@ import pytest
 from odradek.broker.cluster.features import FeatureShell
 from odradek.log.disk import StorageError
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.sim.clients.admins import Administrator
 from odradek.sim.run.simulation import Options, Outcome, simulate
 
 ERRORS = (ApiError(ErrorCode.NOT_CONTROLLER), StorageError("/data/a/x", errno.EIO))
@@ -27,6 +28,25 @@ def test_a_task_of_a_broker_that_fails_is_one_whatever_the_error(monkeypatch, er
 def test_a_seed_of_one_broker_counts_if_its_clients_were_acknowledged(done):
     assert Outcome(1, Options(), **done).counts
     assert Outcome(1, Options()).shortfalls == ["nothing acknowledged"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(seconds=3, traits=frozenset(), only=frozenset()),
+        Options(seconds=3, traits=frozenset(), only=frozenset(), brokers=3),
+    ],
+    ids=["one broker", "three"],
+)
+def test_a_seed_in_which_nothing_was_served_fails_and_says_so(monkeypatch, options):
+    assert not simulate(1, options).violations
+
+    async def makes_no_topic(self, topics):
+        pass
+
+    monkeypatch.setattr(Administrator, "run", makes_no_topic)
+    texts = simulate(1, options).violations
+    assert any("nothing was acknowledged to any client" in text for text in texts), texts
 
 
 def test_after_it_no_logger_logs_more_than_before_it():
