@@ -35,7 +35,7 @@ class SecurePage(ServedPage):
         run("allow", "alice", "read,write", "topic", "open", "--dir", path)
         self.log = (path / "page.log").open("w")
         super().__init__(
-            "--dir", path, "--log-in", "--write",
+            "--dir", path, "--write",
             log=self.log, authority=str(self.files.authority),
         )  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_a_user_sees_and_writes_what_the_authorizer_allows(page):
     assert page.ask("access", alice, granted)[0] == 409
     status, answer = page.ask("access", admin, granted)
     assert (status, len(answer["commands"])) == (200, 1)
-    assert "--add --allow-principal User:alice" in answer["commands"][0]
+    assert "--add --allow-principal User:alice" in answer["commands"][0]["text"]
     assert "admin.properties" not in answer["commands"][0]
     revoked = page.ask("access", admin, granted | {"action": "revoke"})[1]
     assert revoked["says"].startswith("1 ACLs removed")
@@ -132,6 +132,31 @@ def test_the_commands_of_a_view_name_no_file_of_the_administrator(page):
     answer = json.dumps(page.ask("moves/plan?kind=rebalance", page.log_in("admin"))[1])
 
     assert "admin.properties" not in answer
+
+
+def test_the_administrators_eyes_are_for_all_only_if_that_is_said(page):
+    assert page.ask("topics")[0] == 401
+    open_page = ServedPage("--dir", page.path, "--no-log-in")
+    try:
+        assert open_page.ask("topics")[0] == 200
+    finally:
+        open_page.end()
+
+
+def test_credentials_that_viewers_cannot_have_are_not_lent_to_all(tmp_path):
+    server = ("--bootstrap-server", "127.0.0.1:1")
+    for text in (
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n",
+        "security.protocol=SSL\nssl.keystore.location=x.pem\nssl.keystore.type=PEM\n",
+    ):
+        file = tmp_path / "client.properties"
+        file.write_text(text)
+        assert "with --no-log-in everybody" in run("web", *server, "--command-config", file, code=1)
+
+
+def test_without_a_log_in_it_is_not_for_other_hosts(tmp_path):
+    said = run("web", "--bootstrap-server", "127.0.0.1:1", "--no-log-in", "--host", "::", code=1)
+    assert "--no-log-in: everybody could use the page" in said
 
 
 def test_a_page_for_other_hosts_is_refused_without_authentication_or_tls(tmp_path):

@@ -66,10 +66,11 @@ def _serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="A name, besides addresses and localhost, under which the page is opened.",
 )
 @click.option(
-    "--log-in",
+    "--log-in/--no-log-in",
     "has_log_in",
-    is_flag=True,
-    help="Ask for a user of the cluster and the password; always with other addresses.",
+    default=None,
+    help="Whether each viewer logs in as a user of the cluster. Without it, everybody on this "
+    "machine has the rights of the properties.  [default: if the properties have a user]",
 )
 @click.option(
     "--ssl-certfile",
@@ -90,12 +91,12 @@ def web(  # noqa: PLR0913  one argument for each option
     certificates: str | None,
     key: str | None,
     write: bool,
-    has_log_in: bool,
+    has_log_in: bool | None,
 ) -> int:
     """Serve a page that shows a cluster: what is wrong, and why; topics, replicas.
 
-    The page is read-only unless --write is given. From other machines it is reached with TLS and a
-    log-in only: each viewer is a user of the cluster and has the rights of that user.
+    The page is read-only unless --write is given. On a cluster with users each viewer logs in and
+    has the rights of that user. From other machines it is reached with TLS and a log-in only.
     """
     properties = client_properties(servers, path, command_config, ())
     directory = path if servers is None else None
@@ -107,21 +108,37 @@ def web(  # noqa: PLR0913  one argument for each option
         return Source(properties, directory=directory, config=config)
 
     exposed = reaches_other_hosts(host)
-    if (has_log_in := has_log_in or exposed) and (reason := _why_no_log_in(properties)):
+    if exposed and has_log_in is False:
+        raise click.UsageError(f"--no-log-in: everybody could use the page, {_ONLY_HERE}")
+    asks = exposed or (_has_user(properties) if has_log_in is None else has_log_in)
+    if asks and (reason := _why_no_log_in(properties)):
+        if has_log_in is None and not exposed:
+            raise click.UsageError(
+                f"{reason}; with --no-log-in everybody on this machine may use the page with the "
+                "rights of these properties"
+            )
         raise click.UsageError(f"{_named(host)}: {reason}, {_ONLY_HERE}")
-    issuer = directory if has_log_in else None
+    issuer = directory if asks else None
     tls = _certificate(issuer, host, allowed, certificates, key)
     if exposed and tls is None:
         raise click.UsageError(
             f"{_named(host)}: passwords would not be encrypted: name --ssl-certfile and "
             f"--ssl-keyfile; without TLS {_ONLY_HERE}"
         )
-    right = _PageRights(write=write, has_log_in=has_log_in, tls=tls)
+    right = _PageRights(write=write, has_log_in=asks, tls=tls)
     return _serve(make, host, port, allowed, right)
 
 
 def _named(host: str) -> str:
     return f"--host {host}" if reaches_other_hosts(host) else "--log-in"
+
+
+def _has_user(properties: Mapping[str, str]) -> bool:
+    """Whether clients with these properties have rights that others here may not have."""
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    return protocol.startswith("SASL") or (
+        protocol == "SSL" and any(name.startswith("ssl.keystore.") for name in properties)
+    )
 
 
 def _why_no_log_in(properties: Mapping[str, str]) -> str:
