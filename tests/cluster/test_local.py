@@ -1,11 +1,13 @@
 """The supervisor with real processes, which are fake brokers that start quickly."""
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,11 +15,12 @@ from functools import partial
 
 import pytest
 
+from odradek.local import directory as directory_module
 from odradek.local import processes
 from odradek.local.client_files import ClientFiles
 from odradek.local.copies import clone
 from odradek.local.directory import ClusterDirectory, LocalError
-from odradek.local.options import UpOptions
+from odradek.local.options import UpOptions, amend
 from odradek.local.supervisor import Supervisor
 
 FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("support") / "fake_broker.py"))
@@ -173,6 +176,73 @@ def test_a_cluster_whose_directory_is_moved_while_it_runs_is_stopped_and_starts_
     finally:
         moved.kill_all()
     assert not (tmp_path / "D").exists()
+
+
+def test_brokers_are_stopped_and_killed_on_a_full_file_system(cluster, monkeypatch):
+    cluster.up(UpOptions(brokers=3))
+
+    def full(file, text, *, is_secret=False):
+        raise OSError(errno.ENOSPC, "No space left on device", str(file))
+
+    def no_lock(self):
+        raise OSError(errno.EROFS, "Read-only file system", "cluster.lock")
+
+    monkeypatch.setattr(directory_module, "replace_text", full)
+    cluster.kill(0)
+    cluster.stop(1)
+    monkeypatch.setattr(ClusterDirectory, "locked", no_lock)
+    cluster.down()
+
+    assert pids(cluster) == [None] * 3
+    assert len(cluster.messages) == 3
+    assert "No space left on device: this command is carried out and not" in cluster.messages[0]
+
+
+def test_a_broker_that_cannot_be_recorded_does_not_run(cluster, monkeypatch, tmp_path):
+    cluster.up(UpOptions())
+    cluster.down()
+    saves, started = [], []
+    replace_text, start = directory_module.replace_text, processes.start
+
+    def full_after_one(file, text, **how):
+        saves.append(file)
+        if len(saves) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device", str(file))
+        replace_text(file, text, **how)
+
+    def noted(*words, **how):
+        started.append(start(*words, **how))
+        return started[-1]
+
+    monkeypatch.setattr(directory_module, "replace_text", full_after_one)
+    monkeypatch.setattr(processes, "start", noted)
+    with pytest.raises(OSError, match="No space left"):
+        cluster.start(0)
+    assert [processes.is_alive(process) for process in started] == [False]
+
+
+def test_a_port_in_use_is_found_before_a_process_is_started_and_its_holder_named(cluster, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(LocalError, match=f"broker 0 cannot listen at port {port} of 127.0.0.1"):
+            cluster.up(UpOptions(port=port))
+        assert not (tmp_path / "D" / "broker-0").exists()
+        cluster.up(UpOptions())
+        cluster.stop(0)
+        file = ClusterDirectory(tmp_path / "D").properties_file(0)
+        file.write_text(amend(file.read_text(), {"odradek.http.port": str(port)}))
+        with pytest.raises(LocalError, match=f"port {port} .*pid {os.getpid()} "):
+            cluster.start(0)
+    cluster.start(0)
+    assert states(cluster) == ["running"]
+
+
+def test_a_wrong_value_is_found_before_a_process_is_started_and_not_stored(cluster, tmp_path):
+    with pytest.raises(LocalError, match="broker 0: .*log.segment.bytes"):
+        cluster.up(UpOptions(properties={"log.segment.bytes": "3"}))
+    assert not (tmp_path / "D" / "logs").exists()
+    cluster.up(UpOptions(brokers=2))
+    assert states(cluster) == ["running"] * 2
 
 
 def test_two_concurrent_ups_create_one_cluster(cluster, tmp_path):

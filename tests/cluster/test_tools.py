@@ -7,7 +7,7 @@ import sys
 import pytest
 from brokers import BrokerProcess
 
-from odradek.local.options import free_ports
+from odradek.local.startable import free_ports
 
 
 def test_a_tool_reaches_a_broker_that_starts_after_it(tmp_path):

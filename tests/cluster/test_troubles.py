@@ -29,7 +29,7 @@ from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_fo
 import odradek.client.admin.partitions as admin_partitions
 from odradek.local.directory import ClusterDirectory
 from odradek.local.faults import ClusterFaults
-from odradek.local.options import free_ports
+from odradek.local.startable import free_ports
 from odradek.model.partition import TopicPartition
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.offset_commit import (

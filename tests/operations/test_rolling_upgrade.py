@@ -19,7 +19,7 @@ from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.settings import ConsumerSettings
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
-from odradek.local.options import free_ports
+from odradek.local.startable import free_ports
 
 ROOT = pathlib.Path(__file__).parents[2]
 # The first commit that may be upgraded from in this way.

@@ -23,7 +23,7 @@ from odradek.client.admin.topics import NewTopic, create_topics
 from odradek.client.cluster import Cluster as ClientCluster
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
-from odradek.local.options import free_ports
+from odradek.local.startable import free_ports
 
 RECORDED_PORT: Final = 19391
 RECORDED_ZOOKEEPER: Final = "127.0.0.1:19481"

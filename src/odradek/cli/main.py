@@ -5,6 +5,7 @@ results go to stdout, everything else to stderr. A failure is one message with t
 and the rule, and the exit code is 1.
 """
 
+import errno
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,15 @@ COMMANDS: Final[Mapping[str, Subcommand]] = {
 }
 
 
+_TODO: Final = {
+    errno.ENOSPC: ": free space on its file system, then repeat the command",
+    errno.EDQUOT: ": free space of this user's quota, then repeat the command",
+    errno.EROFS: ": choose a directory that can be written",
+    errno.EACCES: ": choose a directory of this user, or run the command as its owner",
+    errno.EPERM: ": choose a directory of this user, or run the command as its owner",
+}
+
+
 class LazyGroup(SuggestingGroup):
     """Lists its subcommands with their summaries without importing their modules."""
 
@@ -167,9 +177,20 @@ def _run(arguments: Sequence[str]) -> int:
         shown = suggesting_alike(error) if isinstance(error, click.NoSuchOption) else error
         shown.show()
         return 1
-    except (OdradekError, OSError) as error:
+    except OSError as error:
+        print(f"odradek: {_described(error)}", file=sys.stderr)
+        return 1
+    except OdradekError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     except (click.Abort, KeyboardInterrupt):
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _described(error: OSError) -> str:
+    """What failed, on which file, and what to do."""
+    if error.strerror is None or error.filename is None:
+        return str(error)
+    todo = _TODO.get(error.errno or 0, "")
+    return f"{error.filename}: {error.strerror}{todo}"

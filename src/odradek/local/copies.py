@@ -20,14 +20,9 @@ from odradek.local import processes
 from odradek.local.client_files import make_private
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord, LocalError
 from odradek.local.growth import UnusedPorts, all_options, with_other_ports, words_of
-from odradek.local.options import (
-    LOOPBACK,
-    free_ports,
-    move_client_files,
-    read_log_dirs,
-    rewrite,
-)
+from odradek.local.options import LOOPBACK, move_client_files, read_log_dirs, rewrite
 from odradek.local.place import RECORD, moved_options
+from odradek.local.startable import free_ports
 
 # linux/fs.h: the copy shares the blocks of the file until one of both is written.
 _FICLONE: Final = 0x40049409

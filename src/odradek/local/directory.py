@@ -152,7 +152,9 @@ class ClusterDirectory:
         except NotADirectoryError:
             raise LocalError(f"{self.path} is not a directory: choose another --dir") from None
         try:
-            state = _decode(json.loads(text))
+            raw = json.loads(text)
+            _refuse_other_version(file, raw)
+            state = _decode(raw)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LocalError(f"{file} is damaged ({error!r}): repair or remove it") from None
         self._locate(state)
@@ -321,9 +323,17 @@ def _encode(state: ClusterRecord, place: DirectoryPlace | None) -> dict[str, Any
     }
 
 
-def _decode(raw: dict[str, Any]) -> ClusterRecord:
+def _refuse_other_version(file: pathlib.Path, raw: dict[str, Any]) -> None:
+    if not raw or "format" not in raw:
+        raise LocalError(f"{file} is not written by odradek: choose another --dir")
     if raw["format"] != FORMAT:
-        raise ValueError(f"format {raw['format']}, this version reads {FORMAT}")
+        raise LocalError(
+            f"{file} is written by another version of odradek (format {raw['format']}, and this "
+            f"one reads {FORMAT}): use that version, or choose another --dir"
+        )
+
+
+def _decode(raw: dict[str, Any]) -> ClusterRecord:
     path, identity = raw.get("path"), raw.get("identity")
     return ClusterRecord(
         up=bool(raw["up"]),

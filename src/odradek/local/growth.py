@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from odradek.local.directory import ClusterDirectory, LocalError, replace_text
-from odradek.local.options import amend, is_free, options_of
+from odradek.local.options import amend, options_of
 from odradek.local.place import moved_options
+from odradek.local.startable import is_free
 
 _LISTENERS, _ADVERTISED = "listeners", "advertised.listeners"
 _HTTP_PORT, _RACK = "odradek.http.port", "broker.rack"

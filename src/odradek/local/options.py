@@ -19,10 +19,7 @@ that the command line names.
 With --secure also the options of `secure_options`. A file that has such listeners keeps them.
 """
 
-import errno
 import pathlib
-import random
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -43,10 +40,6 @@ _OWN_KEYS: Final = {
     "odradek.http.port": "use --http-port",
     "zookeeper.connect": "use --zookeeper",
 }
-# Below the range from which the system takes ports for outgoing connections. In that range a
-# client that keeps trying to connect to a stopped broker can end up connected to itself, and the
-# broker then finds its port in use.
-_PORTS: Final = range(20_000, 32_000)
 _HEADER: Final = (
     "# Written by `odradek up`, which later changes only the options that its user names.\n"
 )
@@ -109,10 +102,18 @@ def write_options(
     """Write or amend the properties file of each broker.
 
     `secured` are the options of brokers whose files become those of a secure cluster.
+
+    Raises:
+        LocalError: a value is wrong, or a port is in use; nothing is written.
     """
+    from odradek.local.startable import (  # noqa: PLC0415 - for starts only
+        check_startable,
+        free_ports,
+    )
+
     host = wanted.host or LOOPBACK
     ports = free_ports(host, 2 * brokers)
-    # Broker 0 last: its file shows whether the cluster is secure, also after an interruption.
+    made: dict[int, tuple[pathlib.Path, str, bool]] = {}
     for broker_id in reversed(range(brokers)):
         file = directory.properties_file(broker_id)
         text = file.read_text() if file.exists() else _HEADER
@@ -140,9 +141,13 @@ def write_options(
             options["log.dirs"] = _log_dirs(
                 wanted.properties["log.dirs"], directory.broker(broker_id), brokers=brokers
             )
+        made[broker_id] = (file, amend(text, options), is_secure)
+    check_startable({i: parse(text) for i, (_, text, _) in sorted(made.items())})
+    # Broker 0's file is written last: it marks the cluster as secure, so an interrupted run is
+    # repeated. The file of a secure cluster's broker contains the inter-broker password.
+    for file, text, is_secure in made.values():
         file.parent.mkdir(parents=True, exist_ok=True)
-        # The brokers' password is in the file of a secure one.
-        replace_text(file, amend(text, options), is_secret=is_secure)
+        replace_text(file, text, is_secret=is_secure)
 
 
 def options_of(directory: ClusterDirectory, broker_id: int) -> dict[str, str]:
@@ -208,43 +213,6 @@ def amend(text: str, changes: Mapping[str, str]) -> str:
         else:
             text = "\n".join([*lines, *([""] if text.rstrip().endswith("\\") else []), line, ""])
     return text
-
-
-def free_ports(host: str, count: int) -> list[int]:
-    """Ports on which no process listens at this moment, all different.
-
-    Raises:
-        LocalError: the host is not one of this machine's, or there are too few.
-    """
-    found: list[int] = []
-    for port in random.sample(_PORTS, k=len(_PORTS)):
-        if len(found) == count:
-            break
-        if is_free(host, port):
-            found.append(port)
-    if len(found) < count:
-        raise LocalError(f"fewer than {count} ports from {_PORTS[0]} to {_PORTS[-1]} are free")
-    return found
-
-
-def is_free(host: str, port: int) -> bool:
-    """Whether no process listens there at this moment.
-
-    Raises:
-        LocalError: the host is not one of this machine's.
-    """
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror as error:
-        raise LocalError(f"--host {host}: {error.strerror}") from None
-    with socket.socket(family, kind) as probe:
-        try:
-            probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRNOTAVAIL:
-                raise LocalError(f"--host {host}: is not an address of this machine") from None
-            return False
-    return True
 
 
 def _first(directory: ClusterDirectory, broker_id: int, brokers: int) -> dict[str, str]:

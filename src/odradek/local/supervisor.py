@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from odradek.local.directory import (
     TargetState,
 )
 from odradek.local.ends import end_of, last_lines
-from odradek.local.options import UpOptions, read_log_dirs, settle, write_options
+from odradek.local.options import UpOptions, options_of, read_log_dirs, settle, write_options
 from odradek.local.processes import ProcessId
 from odradek.local.ready import listen
 
@@ -138,11 +138,11 @@ class Supervisor:
 
     def down(self) -> None:
         """Stop every broker cleanly; kill and report those that do not stop in time."""
-        with self._changing() as state:
+        with self._ending() as state:
             state.up = False
             for record in state.brokers.values():
                 record.wanted = TargetState.STOPPED
-            self._directory.save(state)
+            self._save_if_possible(state)
         running = _running(state)
         for process in running.values():
             _terminate(process)
@@ -222,13 +222,20 @@ class Supervisor:
     # ------------------------------------------------------------------------------- one broker
 
     def start(self, broker_id: int) -> None:
-        """Start a broker that does not run, and wait until it serves."""
+        """Start a broker that does not run, and wait until it serves.
+
+        Raises:
+            LocalError: it runs, an option has a wrong value, a port is in use, or it ended.
+        """
+        from odradek.local.startable import check_startable  # noqa: PLC0415 - for starts only
+
         with self._changing() as state:
             record = self._record(state, broker_id)
             if record.process and processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} runs already (pid {record.process.pid})")
             state.up = True
             settle(self._directory, state)
+            check_startable({broker_id: options_of(self._directory, broker_id)})
             self._renew([broker_id])
             pipes = self._spawn(state, [broker_id])
         self._await(pipes)
@@ -293,6 +300,27 @@ class Supervisor:
         with self._directory.locked():
             yield self._directory.expect()
 
+    @contextmanager
+    def _ending(self) -> Iterator[ClusterRecord]:
+        """As `_changing`, for commands that signal processes: they need no disk.
+
+        On a full or read-only file system they go on without the lock and the record.
+        """
+        self._directory.refuse_copy(self._directory.expect())
+        with ExitStack() as held:
+            with suppress(OSError):
+                held.enter_context(self._directory.locked())
+            yield self._directory.expect()
+
+    def _save_if_possible(self, state: ClusterRecord) -> None:
+        try:
+            self._directory.save(state)
+        except OSError as error:
+            self._say(
+                f"{self._directory.path}: {error.strerror}: this command is carried out and not "
+                "recorded; a broker that it ends is shown as crashed"
+            )
+
     def _write_options(self, options: UpOptions, brokers: int) -> None:
         if not options.secure and not self._directory.is_secured:
             write_options(self._directory, options, brokers=brokers)
@@ -336,12 +364,12 @@ class Supervisor:
 
     def _want(self, broker_id: int, wanted: TargetState) -> ProcessId:
         """Record the target state of a running broker, before acting on it."""
-        with self._changing() as state:
+        with self._ending() as state:
             record = self._record(state, broker_id)
             if record.process is None or not processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} does not run ({_look(record).value})")
             record.wanted = wanted
-            self._directory.save(state)
+            self._save_if_possible(state)
             return record.process
 
     def _refuse_second(self, state: ClusterRecord) -> None:
@@ -355,11 +383,13 @@ class Supervisor:
     def _spawn(self, state: ClusterRecord, broker_ids: Sequence[int]) -> dict[int, int]:
         """Start the processes and record them. Returns the pipes on which they report."""
         pipes: dict[int, int] = {}
+        for record in (state.brokers[broker_id] for broker_id in broker_ids):
+            record.wanted, record.ready, record.process = TargetState.RUNNING, False, None
+        # Once before there are processes: what cannot be recorded is not started.
+        self._directory.save(state)
         try:
             for broker_id in broker_ids:
                 record = state.brokers[broker_id]
-                record.wanted = TargetState.RUNNING
-                record.ready = False
                 pipes[broker_id], theirs = os.pipe()
                 file = str(self._directory.properties_file(broker_id))
                 faults = ["--faults", str(self._directory.faults(broker_id))]
@@ -376,8 +406,19 @@ class Supervisor:
                 finally:
                     os.close(theirs)
         finally:
-            self._directory.save(state)
+            self._save_started(state, broker_ids)
         return pipes
+
+    def _save_started(self, state: ClusterRecord, broker_ids: Sequence[int]) -> None:
+        try:
+            self._directory.save(state)
+        except OSError:
+            # No command would find them.
+            for broker_id in broker_ids:
+                process = state.brokers[broker_id].process
+                if process is not None:
+                    _kill(process)
+            raise
 
     def _await(self, pipes: dict[int, int]) -> None:
         silent = set(pipes)

@@ -20,7 +20,7 @@ from odradek.client.loop_thread import LoopThread
 from odradek.config.broker import BrokerConfig
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.local.faults import NOTHING, Member, cuts
-from odradek.local.options import free_ports
+from odradek.local.startable import free_ports
 from odradek.log.system.disk import RealDisk
 from odradek.net.clock import RealClock
 from odradek.net.server import RealNetwork

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from brokers import BrokerProcess
 from peers import HungUpError, Peer
 
-from odradek.local.options import free_ports
+from odradek.local.startable import free_ports
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
 from odradek.wire.messages import alter_partition_reassignments as alter

@@ -57,11 +57,28 @@ def test_a_directory_of_something_else_is_refused(tmp_path):
         ClusterDirectory(tmp_path / "thesis.tex").load()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 2, "up": true, "brokers": {}}'])
+@pytest.mark.parametrize("text", ["", "{", '{"format": 1, "up": true}'])
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(LocalError, match=r"cluster\.json is damaged"):
         ClusterDirectory(tmp_path).load()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"format": 2}', r"another version of odradek \(format 2, and this one reads 1\)"),
+        ('{"brokers": {}}', "is not written by odradek: choose another --dir"),
+        ("[]", "is not written by odradek: choose another --dir"),
+    ],
+)
+def test_what_another_version_or_program_has_written_is_not_called_damaged(
+    tmp_path, text, complaint
+):
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(LocalError, match=complaint) as refused:
+        ClusterDirectory(tmp_path).load()
+    assert "damaged" not in str(refused.value)
 
 
 def test_the_lock_is_exclusive(tmp_path, monkeypatch):

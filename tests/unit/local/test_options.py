@@ -6,7 +6,8 @@ import pytest
 
 from odradek.config.properties import parse
 from odradek.local.directory import ClusterDirectory, LocalError
-from odradek.local.options import UpOptions, amend, free_ports, read_log_dirs, write_options
+from odradek.local.options import UpOptions, amend, read_log_dirs, write_options
+from odradek.local.startable import free_ports
 
 
 @pytest.fixture
