@@ -7,12 +7,19 @@ the lowest high watermark that a directory has checkpointed for the partition. I
 checksums, rising offsets and leader epochs, and that every replica that begins early enough has an
 identical batch. Each broker cleans compacted topics at its own time, so their batches may differ:
 exclude these topics with --without. The exit code is 1 if there is a problem.
+
+Every machine that runs tasks has to have all these directories, under the same paths: run it on one
+machine, or mount the directories (read-only) on all. Files are read in slices of 8 MiB, so a task
+needs some 50 MiB beside what Spark itself needs, or several times the largest batch.
 """
 
 import argparse
+import json
 import pathlib
+import socket
 import sys
 from collections.abc import Collection, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +36,10 @@ BATCH = (
     "problem string"
 )
 CHECKPOINT = "replication-offset-checkpoint"
+SLICE_BYTES = 8 << 20
+BATCH_BYTES_MAX = 256 << 20  # a length above it is damage
+ROWS = 8_192
+_LENGTH_AT, _HEAD_BYTES = 8, 12  # a batch begins with its base offset and its length
 
 
 def segments(
@@ -56,8 +67,38 @@ def high_watermarks(replicas: dict[str, pathlib.Path]) -> dict[str, int]:
 def read_segments(batches: Iterator[Any]) -> Iterator[Any]:
     """Each batch of the given files as a row; damage is a row with a problem."""
     for named in batches:
-        rows = [row for each in named.to_pylist() for row in _read(each)]
-        yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+        rows = chain.from_iterable(map(_read, named.to_pylist()))
+        while some := list(islice(rows, ROWS)):
+            yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+
+
+def slices(path: str | pathlib.Path) -> Iterator[memoryview]:
+    """The bytes of a segment, cut between batches; the last slice may end within one."""
+    rest = b""
+    with open(path, "rb") as file:
+        while read := file.read(SLICE_BYTES):
+            rest += read
+            whole = _whole_bytes(rest)
+            if whole:
+                yield memoryview(rest)[:whole]
+                rest = rest[whole:]
+            elif len(rest) > BATCH_BYTES_MAX:
+                break
+    if rest:
+        yield memoryview(rest)
+
+
+def _whole_bytes(data: bytes) -> int:
+    """How many bytes whole batches take at the beginning; all, if a length is impossible."""
+    position = 0
+    while position + _HEAD_BYTES <= len(data):
+        length = int.from_bytes(data[position + _LENGTH_AT : position + _HEAD_BYTES], signed=True)
+        if length <= 0:
+            return len(data)
+        if position + _HEAD_BYTES + length > len(data):
+            break
+        position += _HEAD_BYTES + length
+    return position
 
 
 _SCHEMA = pa.schema([
@@ -69,31 +110,36 @@ _SCHEMA = pa.schema([
 
 def _read(segment: dict[str, str]) -> Iterator[dict[str, Any]]:
     place = {"replica": segment["replica"], "name": segment["name"]}
-    view = memoryview(pathlib.Path(segment["path"]).read_bytes())
     due = int(pathlib.Path(segment["path"]).stem)
     epoch = -1
     try:
-        for position, header in iter_batches(view):
-            problem = None
-            if not has_valid_crc(view, position, header):
-                problem = "the checksum is not that of the bytes"
-            elif header.base_offset < due:
-                problem = f"begins below the expected offset {due}"
-            elif header.leader_epoch < epoch:
-                problem = f"leader epoch {header.leader_epoch} after {epoch}"
-            due, epoch = header.next_offset, header.leader_epoch
-            yield {
-                **place,
-                "base_offset": header.base_offset,
-                "next_offset": header.next_offset,
-                "epoch": header.leader_epoch,
-                "crc": header.crc,
-                "problem": problem,
-            }
-    except ApiError as error:
+        for view in slices(segment["path"]):
+            for position, header in iter_batches(view):
+                problem = None
+                if not has_valid_crc(view, position, header):
+                    problem = "the checksum is not that of the bytes"
+                elif header.base_offset < due:
+                    problem = f"begins below the expected offset {due}"
+                elif header.leader_epoch < epoch:
+                    problem = f"leader epoch {header.leader_epoch} after {epoch}"
+                due, epoch = header.next_offset, header.leader_epoch
+                yield {
+                    **place,
+                    "base_offset": header.base_offset,
+                    "next_offset": header.next_offset,
+                    "epoch": header.leader_epoch,
+                    "crc": header.crc,
+                    "problem": problem,
+                }
+    except (ApiError, OSError) as error:
+        problem = str(error)
+        if isinstance(error, OSError):
+            problem = (
+                f"{segment['path']} cannot be read on {socket.gethostname()}: {error.strerror}"
+            )
         yield {
             **place, "base_offset": due, "next_offset": due + 1, "epoch": epoch, "crc": -1,
-            "problem": str(error),
+            "problem": problem,
         }  # fmt: skip
 
 
@@ -142,23 +188,35 @@ def audit(
     return damaged.unionByName(differing).orderBy("name", "base_offset", "problem")
 
 
+def _as_json(row: Any) -> dict[str, Any]:
+    return {"partition": row.name, "offset": row.base_offset, "problem": row.problem}
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("replicas", nargs="+", metavar="NAME=DIRECTORY")
     parser.add_argument("--without", default="__consumer_offsets,__transaction_state")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     replicas = {
         name: pathlib.Path(folder)
         for name, _, folder in (each.partition("=") for each in given.replicas)
     }
+    for name, folder in replicas.items():
+        if not (folder / CHECKPOINT).is_file():
+            parser.error(f"{name}={folder} has no {CHECKPOINT}: name a broker's log directory")
     prepare()
-    spark = SparkSession.builder.master("local[*]").appName("audit").getOrCreate()
+    # The master is that of spark-submit; without one Spark takes local[*].
+    spark = SparkSession.builder.appName("audit").getOrCreate()
     problems = audit(spark, replicas, set(given.without.split(","))).collect()
-    for row in problems:
-        print(f"{row.name} at offset {row.base_offset}: {row.problem}")
-    print(f"{len(problems)} problems")
     spark.stop()
+    if given.json:
+        print(json.dumps({"problems": [_as_json(row) for row in problems]}))
+    else:
+        for row in problems:
+            print(f"{row.name} at offset {row.base_offset}: {row.problem}")
+        print(f"{len(problems)} problems")
     sys.exit(bool(problems))
 
 

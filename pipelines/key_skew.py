@@ -9,25 +9,34 @@ as Kafka's producers do. The bytes per second of the busiest minute are the firs
 
 With `--keys-out` it writes a sample of the keys to a file, one per line, and ends with the command
 that plans with these figures: `odradek plan partitions --target ... --keys keys.txt`.
+
+--command-config names a file of client properties, as for Kafka's tools; --json prints one JSON
+object in the place of tables.
 """
 
 import argparse
+import json
 import pathlib
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from odradek.cli.connect import properties_of
 from odradek.client.arrow.partition import murmur2
 from odradek.spark.java import prepare
 
 
-def records(spark: SparkSession, servers: str, topic: str) -> DataFrame:
+def records(
+    spark: SparkSession, servers: str, topic: str, properties: Mapping[str, str] = {}
+) -> DataFrame:
     """The columns that are needed; of a value only its length."""
     return (
         spark.read.format("odradek")
+        .options(**{f"kafka.{name}": value for name, value in properties.items()})
         .options(**{"kafka.bootstrap.servers": servers, "subscribe": topic})
         .option("columns", "key,value,partition,timestamp")
         .load()
@@ -122,25 +131,53 @@ def main() -> None:
     parser.add_argument(
         "--sample", type=int, default=100_000, help="the number of records whose keys are sampled"
     )
+    parser.add_argument("--command-config", help="a file of client properties")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     prepare()
-    spark = SparkSession.builder.master("local[*]").appName("key skew").getOrCreate()
-    frame = records(spark, given.bootstrap_server, given.topic).cache()
-    by_partition(frame).show(1000, truncate=False)
-    hot_keys(frame).show(truncate=False)
-    if given.partitions:
-        spread = [row.bytes for row in spread_over(frame, given.partitions).collect()]
-        spread += [0] * (given.partitions - len(spread))
-        mean = sum(spread) / len(spread)
-        print(f"over {given.partitions} partitions: the fullest has {max(spread) / mean:.2f} "
-              "times the mean")  # fmt: skip
-    print(f"busiest minute: {busiest_minute(frame):,} bytes per second")
+    # The master is that of spark-submit; without one Spark takes local[*].
+    spark = SparkSession.builder.appName("key skew").getOrCreate()
+    properties = properties_of(given.command_config)
+    frame = records(spark, given.bootstrap_server, given.topic, properties).cache()
+    found = report(frame, given.partitions)
     if given.keys_out:
         keys = sample_keys(frame, given.sample)
         given.keys_out.write_bytes(b"".join(key + b"\n" for key in keys))
-        servers = given.bootstrap_server
-        print(shlex.join(plan_command(servers, frame, given.keys_out, given.partitions)))
+        command = plan_command(given.bootstrap_server, frame, given.keys_out, given.partitions)
+        if given.command_config:
+            command += ["--command-config", given.command_config]
+        found["command"] = shlex.join(command)
+    if given.json:
+        print(json.dumps(found))
+    else:
+        by_partition(frame).show(1000, truncate=False)
+        hot_keys(frame).show(truncate=False)
+        if "fullest" in found:
+            print(f"over {given.partitions} partitions: the fullest has {found['fullest']:.2f} "
+                  "times the mean")  # fmt: skip
+        print(f"busiest minute: {found['busiest_minute_rate']:,} bytes per second")
+        print(found.get("command", ""), end="\n" if "command" in found else "")
     spark.stop()
+
+
+def report(frame: DataFrame, partitions: int | None) -> dict[str, Any]:
+    """The figures as JSON: partitions, hot keys (text), bytes per second of the busiest minute.
+
+    `fullest`, if there are `partitions` to foretell: the fullest of them, in times of the mean.
+    """
+    found: dict[str, Any] = {
+        "partitions": [row.asDict() for row in by_partition(frame).collect()],
+        "hot_keys": [
+            row.asDict() | {"key": bytes(row.key).decode(errors="backslashreplace")}
+            for row in hot_keys(frame).collect()
+        ],
+        "busiest_minute_rate": busiest_minute(frame),
+    }
+    if partitions:
+        spread = [row.bytes for row in spread_over(frame, partitions).collect()]
+        mean = sum(spread) / partitions
+        found["fullest"] = max(spread, default=0) / mean if mean else 0.0
+    return found
 
 
 if __name__ == "__main__":

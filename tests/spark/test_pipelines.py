@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -12,6 +15,11 @@ from odradek.client import arrow
 
 FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
 ROWS = 60
+SCHEMA = pa.schema([
+    ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary()),
+    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ("timestamp", pa.timestamp("ms", "UTC")),
+])  # fmt: skip
 
 
 def example(name):
@@ -25,6 +33,7 @@ def fill(servers, topic):
     rows = {
         "key": [b"k%d" % (n % 6) for n in range(ROWS)],
         "value": [b"v%d" % n for n in range(ROWS)],
+        "timestamp": [1_600_000_000_000 + 1001 * n for n in range(ROWS)],
         "headers": pa.array(
             [[{"key": "n", "value": b"%d" % n}] if n % 7 == 0 else None for n in range(ROWS)],
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
@@ -41,7 +50,7 @@ def fill_skewed(servers, topic):
 
 
 def by_partition(servers, topic):
-    columns = ["partition", "key", "value", "headers"]
+    columns = ["partition", "key", "value", "headers", "timestamp"]
     table = arrow.read_topic(servers, topic, columns=columns)
     return sorted(table.to_pylist(), key=lambda row: row["partition"])  # stable: offsets rise
 
@@ -59,6 +68,55 @@ def test_an_archive_restores_every_record(spark, servers, create, tmp_path):
     offsets = spark.read.parquet(str(tmp_path / "offsets")).collect()
     assert {row.old_offset for row in offsets} == {row.new_offset for row in offsets} == {0}
     assert sum(row.records for row in offsets) == ROWS
+
+
+def test_a_second_restore_writes_nothing_and_one_that_stopped_is_continued(
+    spark, servers, create, tmp_path
+):
+    archive = example("archive")
+    topic, again = create("archived-twice", 3), create("restored-twice", 3)
+    fill(servers, topic)
+    archive.save(spark, servers, topic, tmp_path)
+    all_of_it = by_partition(servers, topic)
+    first = [row for row in all_of_it if row["partition"] == 0]
+    arrow.write_topic(servers, again, pa.Table.from_pylist(first, schema=SCHEMA))
+
+    assert archive.restore(spark, servers, again, tmp_path) == ROWS - len(first)
+    assert archive.restore(spark, servers, again, tmp_path) == 0
+    assert by_partition(servers, again) == all_of_it
+
+
+def test_a_topic_with_other_records_is_not_restored_to(spark, servers, create, tmp_path):
+    archive = example("archive")
+    topic, other = create("archived-other", 2), create("restored-other", 2)
+    fill(servers, topic)
+    archive.save(spark, servers, topic, tmp_path)
+    arrow.write_topic(servers, other, pa.table({"value": [b"x"], "partition": [1]}))
+
+    with pytest.raises(archive.RestoreError, match="partition 1 of restored-other has 1 records"):
+        archive.restore(spark, servers, other, tmp_path)
+    assert len(by_partition(servers, other)) == 1
+
+
+def test_no_pipeline_sets_a_master_over_that_of_spark_submit():
+    assert not [file.name for file in FOLDER.glob("*.py") if ".master(" in file.read_text()]
+
+
+def test_results_are_json_and_properties_come_from_a_file(servers, create, tmp_path):
+    fill(servers, create("as-json", 2))
+    config = tmp_path / "client.properties"
+    config.write_text(f"bootstrap.servers={servers}\nclient.id=skew\n")
+    words = ["--bootstrap-server", servers, "--topic", "as-json", "--partitions", "4", "--json"]
+    done = subprocess.run(
+        [sys.executable, FOLDER / "key_skew.py", *words, "--command-config", config],
+        capture_output=True, text=True, check=True, timeout=300,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": "--master local[1] pyspark-shell"},
+    )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+
+    assert sum(row["records"] for row in found["partitions"]) == ROWS
+    assert {row["key"] for row in found["hot_keys"]} == {f"k{n}" for n in range(6)}
+    assert 1 <= found["fullest"] <= 4
 
 
 def test_skew_is_counted_and_predicted(spark, servers, create):
@@ -138,6 +196,25 @@ def test_damage_loss_and_difference_are_reported(spark, replicas):
         ("audited-0", ROWS, "missing on three"),
         ("audited-0", ROWS, "two: the checksum is not that of the bytes"),
     ]
+
+
+def test_segments_are_read_in_slices_between_batches(segment, replicas, monkeypatch):
+    audit = example("audit")
+    (file,) = (replicas["one"] / "audited-0").glob("*.log")
+    file.write_bytes(segment * 20 + segment[:30])
+    monkeypatch.setattr(audit, "SLICE_BYTES", len(segment) + 7)
+    made = [bytes(each) for each in audit.slices(file)]
+
+    assert b"".join(made) == segment * 20 + segment[:30]
+    assert max(map(len, made)) <= 2 * len(segment) + 7
+    assert len(made) > 10
+
+
+def test_a_directory_that_a_machine_does_not_have_is_named(replicas):
+    audit = example("audit")
+    missing = {"replica": "one", "name": "audited-0", "path": "/none/00000000000000000000.log"}
+    (row,) = audit._read(missing)
+    assert row["problem"].startswith("/none/00000000000000000000.log cannot be read on ")
 
 
 def test_uncommitted_batches_may_differ(spark, replicas):
