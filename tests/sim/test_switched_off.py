@@ -11,9 +11,13 @@ from odradek.broker.cluster import deleted_partitions, features
 from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.coordinators import coordinator_log
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
+from odradek.broker.replication import replica_manager
 from odradek.group import offsets
 from odradek.group.events import CommitOffsets
 from odradek.group.machine import GroupMachine
+from odradek.log import log
+from odradek.log.disk import StorageError, changing
+from odradek.model.errors import ErrorCode
 from odradek.sim.clients.transactions import TransactionOptions
 from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
@@ -93,6 +97,24 @@ def requests_are_refused_while_the_registration_is_unknown(monkeypatch):
     monkeypatch.setattr(ControllerChannels, "is_current", is_never_current)
 
 
+def the_errno_alone_decides(monkeypatch):
+    """An abort marker is written before its transaction index; EMFILE takes nothing offline."""
+    monkeypatch.setattr(log, "prepare", lambda *_: None)
+    monkeypatch.setattr(changing, "__exit__", lambda *_: None)
+
+
+def a_role_is_taken_once(monkeypatch):
+    """A replica whose log cannot be created has none until its broker restarts."""
+
+    async def once(take, _name):
+        try:
+            return take()
+        except StorageError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+
+    monkeypatch.setattr(replica_manager, "tried_again", once)
+
+
 def of_transactions(trait, *kinds):
     options = TransactionOptions(version=2, late_copies=False)
     return Options(brokers=3, seconds=30.0, transactions=options, traits={trait}, kinds=kinds)
@@ -128,6 +150,8 @@ FOUND = [
     ),
     (a_failed_load_is_not_retried, 4, ALONE),
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
+    (the_errno_alone_decides, 0, of_transactions(Trait.STRAYS, Kind.DESCRIPTORS)),
+    (a_role_is_taken_once, 0, of_transactions(Trait.YOUNG, Kind.DESCRIPTORS)),
     (commits_of_an_older_generation_are_accepted, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
     (requests_are_refused_while_the_registration_is_unknown, 10, SLOW_STARTS),
 ]

@@ -5,12 +5,16 @@ for `file.delete.delay.ms`, because a fetch may still be reading them.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
-from odradek.log.disk import Disk, StorageError
+from odradek.log.disk import Disk, Done, StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.log_state import LogState
 from odradek.log.repair.cuts import CutKind, LogCut
 from odradek.log.segment import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, Segment, segment_stem
+
+FLUSH_ATTEMPTS: Final = 10
+FLUSH_AGAIN_S: Final = 0.3
 
 
 def remove_segments(host: LogHost, segments: Sequence[Segment], *, delay_ms: int) -> None:
@@ -64,6 +68,26 @@ def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:
             host.failed(error)
 
     host.call_later(delay_ms / 1000, lambda: host.disk.remove(paths, removed))
+
+
+def flush_until_durable(
+    host: LogHost, directories: Sequence[str], done: Done, *, attempts: int = FLUSH_ATTEMPTS
+) -> None:
+    """Flush directories; again for some seconds if descriptors run out.
+
+    The controller waits for a deletion, and asks again only when a directory goes offline.
+    """
+
+    def flushed(error: StorageError | None) -> None:
+        if error is not None and error.left_nothing and attempts:
+            host.call_later(FLUSH_AGAIN_S, again)
+        else:
+            done(error)
+
+    def again() -> None:
+        flush_until_durable(host, directories, done, attempts=attempts - 1)
+
+    host.disk.flush(directories, flushed)
 
 
 def remove_snapshots(log: LogState, *, above: int, among: Iterable[int] | None = None) -> bool:

@@ -219,7 +219,7 @@ class Flusher:
             host.flush_ms.observe(host.clock.monotonic_ms() - self._started_ms)
             self._running = False
             self._leo = -1
-            self._put_back(error)
+            self.put_back(error)
             if error is not None and self._was_renamed(log, directory, error):
                 self._waiting += dones
             else:
@@ -267,7 +267,8 @@ class Flusher:
             targets += [log.directory, log.directory.rpartition("/")[0]]
         return targets
 
-    def _put_back(self, error: StorageError | None) -> None:
+    def put_back(self, error: StorageError | None) -> None:
+        """Leave what a failed flush had to flush to the next one."""
         taken, self._taken = self._taken, _NOTHING
         if error is None:
             return

@@ -26,7 +26,7 @@ from odradek.log.checkpoints import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
 )
-from odradek.log.deletion import remove_later, report_set_aside
+from odradek.log.deletion import flush_until_durable, remove_later, report_set_aside
 from odradek.log.directories import (
     NO_EPOCH,
     LogDirectory,
@@ -425,11 +425,10 @@ class Logs:
 
         def flushed(error: StorageError | None) -> None:
             if error is not None:
-                self._deleted_in.update(dict.fromkeys(paths))
-                self.failed(error)
-            done(error is None)
+                self.take_offline(error)
+            done(not any(map(self.is_offline, paths)))
 
-        self._host.disk.flush(paths, flushed)
+        flush_until_durable(self._host, paths, flushed)
 
     def rename(self, log: Log, mark: Mark) -> None:
         path = self.directory_of(log)

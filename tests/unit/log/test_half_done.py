@@ -277,21 +277,20 @@ class Broker:
         return log
 
 
-def test_a_deletion_whose_flush_failed_is_flushed_by_the_next_one(world):
-    """The controller drops the topic when it is told that the deletion is on the disk."""
+@pytest.mark.parametrize(("failures", "is_flushed"), [(3, True), (1_000, False)])
+def test_a_deletion_is_flushed_again_until_its_directory_is_offline(world, failures, is_flushed):
+    """The controller drops the topic when the deletion is on the disk, and asks only once."""
     broker = Broker(world)
     broker.create()
     world.pass_time()
     broker.logs.delete(T0)
-    world.disk.faults.append(DiskFault("open", "/a", errno.EMFILE))
+    world.disk.faults.append(DiskFault("open", "/a", errno.EMFILE, times=failures))
     answers = []
     broker.logs.flush_deletions(answers.append)
-    world.pass_time()
-    world.disk.faults.append(DiskFault("flush", "/a", errno.EIO))
-    broker.logs.flush_deletions(answers.append)
-    world.pass_time()
+    world.pass_time(5_000)
 
-    assert answers == [False, False], "the second one is of the same directory"
+    assert answers == [is_flushed]
+    assert broker.logs.has_offline_dir is not is_flushed
 
 
 def test_a_checkpoint_that_could_not_be_written_is_written_again(world):

@@ -217,7 +217,7 @@ class CoordinatorLog(Generic[M]):
             return _APPEND_ERRORS.get(error.code, error.code)
         except StorageError as error:
             topic.replicas.storage_failed(error)
-            return ErrorCode.NOT_COORDINATOR
+            return _error_of(error)
         if waiting is not None and appended.flushes:
             waiting.one_more()
         return ErrorCode.NONE
@@ -374,6 +374,16 @@ class CoordinatorTopic(Generic[M]):
         return True
 
 
+def _error_of(error: StorageError) -> ErrorCode:
+    """The error of a failed append: whether this broker is still the coordinator.
+
+    It is if the log directory stays online. A prepared transaction is then completed by another
+    attempt, which a broker that is no longer the coordinator does not make.
+    """
+    stays = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return stays if error.left_nothing else ErrorCode.NOT_COORDINATOR
+
+
 class _Writer(NamedTuple):
     """The producer of a batch."""
 
@@ -414,7 +424,7 @@ class _Append(Waiting):
 
     def flushed(self, error: StorageError | None) -> None:
         """The records are flushed, or the flush failed."""
-        self._settle(ErrorCode.NONE if error is None else ErrorCode.NOT_COORDINATOR)
+        self._settle(ErrorCode.NONE if error is None else _error_of(error))
 
     def expire(self) -> None:
         """The append was not replicated within `timeout_ms`."""

@@ -26,7 +26,9 @@ from odradek.log.checkpoints import LOG_START_OFFSET_FILE, decode_offsets
 from odradek.log.directories import Mark, parse_name
 from odradek.log.log import Log
 from odradek.log.partition_metadata import PARTITION_METADATA, decode_metadata
+from odradek.log.repair.content import check_content
 from odradek.model.errors import ErrorCode
+from odradek.model.invariants import InvariantError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.sim.checks.history import Facts, History, PartitionKey, read_batches
@@ -267,6 +269,7 @@ class LogChecker:
             self._violated(f"{broker.name} has the logs {_names(logs)}, not {_names(assigned)}")
         if held.keys() != assigned.keys():
             self._violated(f"{broker.name} holds {_names(held)}, not {_names(assigned)}")
+        self._check_content(broker.name, running.logs)
         for partition in held.values():
             follows = partition.leader is None and partition.leader_id in running.metadata.brokers
             if partition.error is not ErrorCode.NONE and not (
@@ -286,6 +289,13 @@ class LogChecker:
             self._compare_content(f"{broker.name}'s disk, at the end, in {picture.path},", picture)
         for picture in fullest(pictures).values():
             self._compare_end(f"{broker.name}'s disk, at the end,", picture)
+
+    def _check_content(self, name: str, logs: Iterable[Log]) -> None:
+        for log in logs:
+            try:
+                check_content(log)
+            except InvariantError as error:
+                self._violated(f"{name}: {error}")
 
     async def second_look(self, brokers: Sequence[SimulatedBroker]) -> None:
         """Stop all cleanly, fail the power, start, stop: the logs are unchanged."""

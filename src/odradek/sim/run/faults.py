@@ -17,6 +17,7 @@ from typing import Final
 from odradek.coord import layout
 from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from odradek.model.partition import Assignment, TopicPartition
+from odradek.sim.run.disk_faults import RESTART_S, fail_moments, slow_disk, take_descriptors
 from odradek.sim.run.store_faults import cut_store, lose_requests, slow_down
 from odradek.sim.world.cluster import (
     LOG_DIRS,
@@ -32,7 +33,6 @@ HOUR_MS: Final = 3_600_000
 FOR_EVER: Final = 1 << 60
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 INTERNAL_PARTITIONS_MAX: Final = 6
-_RESTART_S: Final = 1.0  # from power on to a process; longer than any delay
 
 
 class Kind(Enum):
@@ -71,6 +71,8 @@ class Kind(Enum):
     ROLL = "the brokers are restarted in turn"
     LATE_UPDATE_METADATA = "the controller's requests to one broker are delayed"
     GROW_INTERNAL = "an administrator adds partitions to an internal topic"
+    DISK_MOMENTS = "single operations of the disk fail"
+    DESCRIPTORS = "no file descriptor is free, repeatedly"
 
 
 # Hardly ever drawn at a time when they have an effect: they wait for that time themselves.
@@ -78,6 +80,8 @@ _CONTRIVED: Final = frozenset({Kind.LATE_STOP_REPLICA, Kind.LOST_ISR_UPDATE})
 _PATIENCE_S: Final = 20.0
 # Faults of coordinators.
 OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_UPDATE_METADATA, Kind.GROW_INTERNAL)
+# Faults of single operations of a disk that is sound otherwise.
+OF_MOMENTS: Final = (Kind.DISK_MOMENTS, Kind.DESCRIPTORS)
 # Faults that need several brokers.
 _OF_SEVERAL: Final = _CONTRIVED | {
     Kind.ROLL,
@@ -103,6 +107,7 @@ USUAL: Final = tuple(
         Kind.LEADER_CHANGES,
         *_CONTRIVED,
         *OF_COORDINATORS,
+        *OF_MOMENTS,
     }
 )
 # Faults after which every record is still there, as long as the log directories can be read.
@@ -250,7 +255,7 @@ class FaultPlayer:
         while True:
             await asyncio.sleep(0.5)
             if self._is_abandoned(broker):
-                await asyncio.sleep(_RESTART_S)
+                await asyncio.sleep(RESTART_S)
                 if self._is_abandoned(broker):
                     broker.start()
                     self._healed_s = self._cluster.loop.time()
@@ -284,13 +289,13 @@ Play = Callable[[SimulatedCluster, SimulatedBroker, Fault], Awaitable[None]]
 
 
 async def _start_again(broker: SimulatedBroker, fault: Fault) -> None:
-    await asyncio.sleep(_RESTART_S + fault.lasts_s)
+    await asyncio.sleep(RESTART_S + fault.lasts_s)
     if not broker.is_up:
         broker.start()
     if fault.detail < 0.3:  # again, early: a crash during start or recovery
         await asyncio.sleep(0)
         broker.crash_after(int(fault.detail * 100))
-        await asyncio.sleep(_RESTART_S)
+        await asyncio.sleep(RESTART_S)
         if not broker.is_up:
             broker.start()
 
@@ -329,7 +334,7 @@ def _may_lose(cluster: SimulatedCluster, broker: SimulatedBroker) -> bool:
 async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     others = [other.name for other in cluster.brokers if other is not broker]
     if cluster.strays and others:  # what it sends now arrives after its next registration
-        by_s = _RESTART_S + fault.lasts_s + 2 * fault.detail
+        by_s = RESTART_S + fault.lasts_s + 2 * fault.detail
         cluster.network.hold_up(broker.name, others, by_s)
         await asyncio.sleep(fault.detail)
     await _worst_wait_until(cluster, fault)
@@ -346,7 +351,7 @@ async def _black_out(cluster: SimulatedCluster, broker: SimulatedBroker, fault: 
     await _worst_wait_until(cluster, fault)
     for each in cluster.brokers:
         each.lose_power()
-    await asyncio.sleep(_RESTART_S + fault.lasts_s)
+    await asyncio.sleep(RESTART_S + fault.lasts_s)
     for each in cluster.brokers:
         if not each.is_up:
             each.start()
@@ -374,14 +379,6 @@ async def _pause(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Faul
     broker.pause()
     await asyncio.sleep(fault.lasts_s)
     broker.resume()
-
-
-async def _slow_disk(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    del cluster
-    usual = broker.disk.slowest_ms
-    broker.disk.slowest_ms, broker.disk.cold_share = int(50 + 3_000 * fault.detail), 0.5
-    await asyncio.sleep(fault.lasts_s)
-    broker.disk.slowest_ms, broker.disk.cold_share = usual, 0.0
 
 
 def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
@@ -428,7 +425,7 @@ async def _fail_loads(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
     if is_restarted:
         if broker.is_up:
             await broker.stop()
-        await asyncio.sleep(_RESTART_S)
+        await asyncio.sleep(RESTART_S)
     # The first reads open the log.
     skip = drawn % 4 if is_restarted else 0
     failing = DiskFault("read", log, errno=error, after=skip, times=1 + drawn % 3)
@@ -452,7 +449,7 @@ async def _roll(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
     for each in cluster.brokers:
         if each.is_up:
             await each.stop()
-        await asyncio.sleep(_RESTART_S)
+        await asyncio.sleep(RESTART_S)
         if not each.is_up:
             each.start()
         await asyncio.sleep(1.0 + fault.lasts_s / 4)
@@ -749,7 +746,7 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.STOP: (True, _stop),
     Kind.STOP_AND_POWER: (True, _stop_and_lose_power),
     Kind.PAUSE: (True, _pause),
-    Kind.SLOW_DISK: (True, _slow_disk),
+    Kind.SLOW_DISK: (True, slow_disk),
     Kind.DIR_FULL: (True, _failing(errno.ENOSPC, "write", "create")),
     Kind.DISK_FULL: (True, _fill),
     Kind.DISK_ERROR: (True, _failing(errno.EIO, "write", "read", "rename", "list")),
@@ -782,4 +779,6 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.ROLL: (False, _roll),
     Kind.LATE_UPDATE_METADATA: (False, _delay_controller_requests),
     Kind.GROW_INTERNAL: (False, _grow_internal),
+    Kind.DISK_MOMENTS: (True, fail_moments),
+    Kind.DESCRIPTORS: (True, take_descriptors),
 }

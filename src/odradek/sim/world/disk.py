@@ -151,6 +151,7 @@ class SimulatedFile:
 
     def rest(self) -> None:
         self._content = None
+        self._disk.opened.pop(self, None)
 
     def content(self) -> Content:
         """The file's content, looked up once and then kept like a file descriptor."""
@@ -158,6 +159,7 @@ class SimulatedFile:
         if self._content is None:
             self._disk.strike("open", self.path)
             self._content = self._disk.content(self.path)
+            self._disk.opened[self] = None
         return self._content
 
     def _use(self, operation: str) -> Content:
@@ -194,6 +196,7 @@ class SimulatedDisk:
         self.operations = 0  # the number of changes
         self.on_crash: Callable[[], None] = lambda: None  # called just before `SimulatedCrash`
         self.faults: list[DiskFault] = []
+        self.opened: dict[SimulatedFile, None] = {}
         self.wall_ms = wall_ms
         self.slowest_ms = slowest_ms
         self.cold_share = cold_share
@@ -213,6 +216,7 @@ class SimulatedDisk:
         self._crash_at = None
         self._locked.clear()
         self._found.clear()
+        self.opened.clear()
         if mode is Crash.POWER:
             self._root.lose_power(self.rng)
 
@@ -233,6 +237,11 @@ class SimulatedDisk:
         """Replace everything by a backup, while no process runs."""
         self._root = deepcopy(backup)
         self._found.clear()
+
+    def rest_all(self) -> None:
+        """Close all open files, as a process that needs their descriptors may."""
+        for file in list(self.opened):
+            file.rest()
 
     def lose(self, path: str) -> None:
         """Let everything below a path fail from now on."""
@@ -255,7 +264,9 @@ class SimulatedDisk:
             directory.change((name, content))
         else:
             content.resize(0)
-        return SimulatedFile(self, path, content)
+        file = SimulatedFile(self, path, content)
+        self.opened[file] = None
+        return file
 
     def read_file(self, path: str) -> bytes | None:
         self.strike("open", path)
@@ -274,6 +285,7 @@ class SimulatedDisk:
         file = self.create(temporary)
         file.write(0, (data,))
         self.flush_now([file])
+        file.rest()
         self.rename(temporary, path)
 
     def replace_later(self, path: str, data: bytes, done: Done) -> None:

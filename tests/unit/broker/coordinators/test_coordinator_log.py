@@ -277,6 +277,26 @@ def test_a_producer_of_an_older_epoch_is_fenced():
     play(story)
 
 
+def test_a_coordinator_without_descriptors_stays_the_coordinator():
+    """A prepared transaction waits for another attempt, which only a coordinator makes."""
+
+    async def story(live):
+        stage = Stage(live)
+        await live.topic("t")
+        led = await stage.led()
+        live.log().rest()
+        live.disk.faults.append(DiskFault("open", live.log().directory, errno.EMFILE))
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
+
+        assert stage.results == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert not live.broker.logs.has_offline_dir
+        assert stage.topic.find("g") is led
+        led.append([(b"k", b"v")], stage.callback(), timeout_ms=1_000)
+        assert live.log().leo == 1
+
+    play(story)
+
+
 def test_a_disk_that_fails_takes_the_coordinator_along(monkeypatch):
     async def story(live):
         stage = Stage(live)
