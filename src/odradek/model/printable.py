@@ -35,6 +35,6 @@ def escaped(character: str) -> str:
     if character in _SHORT:
         return _SHORT[character]
     code = ord(character)
-    if code < 0x100:
+    if code < 0x7F:  # else as in JSON, which may be what is printed
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

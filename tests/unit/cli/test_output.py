@@ -1,6 +1,7 @@
 """Text for a terminal is printable; bytes and a program's own colours are not touched."""
 
 import io
+import json
 import sys
 
 import click
@@ -18,7 +19,7 @@ def test_text_is_printable_and_lines_and_tabs_stay(capsys):
     sys.stdout.write("\x1b[0m\n")
 
     printed = capsys.readouterr()
-    lines = ["a\tb", "c\\x1b[2J\\x9b\\u202e \\udc80", "größe 5 €", "\\r", "\\x1b]0;t\\x07"]
+    lines = ["a\tb", "c\\x1b[2J\\u009b\\u202e \\udc80", "größe 5 €", "\\r", "\\x1b]0;t\\x07"]
     assert printed.out == "\n".join([*lines, "\x1b[0m\n"])
     assert printed.err == "\\x07\n"
 
@@ -33,6 +34,17 @@ def test_records_are_bytes_and_colours_are_the_programs_own(monkeypatch):
     assert sys.stdout is stream
 
     assert written.getvalue() == b"\x1b[2J\0\n\x1b[1m"
+
+
+def test_json_stays_json(capsys):
+    name = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x202E]))
+    with printable_output():
+        click.echo(json.dumps([name]))
+        click.echo(json.dumps(["\x7f\x9b\u202e"], ensure_ascii=False))
+
+    first, second = capsys.readouterr().out.splitlines()
+    assert json.loads(first) == [name]
+    assert json.loads(second) == ["\x7f\x9b\u202e"]
 
 
 def test_each_command_prints_so(capsys):

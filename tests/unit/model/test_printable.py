@@ -16,7 +16,7 @@ from odradek.model.printable import printable, printable_lines
         ("p\u0159\u00edklad \u65e5\u672c", "p\u0159\u00edklad \u65e5\u672c"),
         ("x\x1b[2J\x07", "x\\x1b[2J\\x07"),
         ("a\r\nb\tc", "a\\r\\nb\\tc"),
-        ("\x7f\x9b31m", "\\x7f\\x9b31m"),
+        ("\x7f\x9b31m", "\\u007f\\u009b31m"),
         ("a\u202eb\u200bc\u2028", "a\\u202eb\\u200bc\\u2028"),
         ("\U000e0041", "\\U000e0041"),
         ("\ud800", "\\ud800"),

@@ -37,7 +37,7 @@ def test_ordinary_lines_are_unchanged(log):
     [
         ("x\n[2026-11-27 00:00:00,000] WARNING forged", "x\\n[2026-11-27 00:00:00,000] WARNING"),
         ("x\r\x1b[2J\x1b]0;title\x07", "x\\r\\x1b[2J\\x1b]0;title\\x07"),
-        ("\x9b31m\x85", "\\x9b31m\\x85"),
+        ("\x9b31m\x85", "\\u009b31m\\u0085"),
         ("\u202egnp\u2028", "\\u202egnp\\u2028"),
         ("\udc80", "\\udc80"),
     ],
