@@ -9,6 +9,7 @@ from odradek.log.index.offsets import OffsetIndex
 from odradek.log.log import Log
 from odradek.log.logs import Logs
 from odradek.log.producer_state import ProducerState
+from odradek.log.repair import damage
 from odradek.log.slices import Appended
 from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
@@ -47,7 +48,7 @@ def test_an_acknowledgement_without_an_append(monkeypatch):
 
 
 def test_a_recovery_that_checks_no_batch(monkeypatch):
-    monkeypatch.setattr(recovery, "has_valid_crc", lambda *_: True)
+    monkeypatch.setattr(damage, "has_valid_crc", lambda *_: True)
     assert "after the start" in found()
 
 

@@ -27,7 +27,7 @@ from odradek.log.directories import Mark, parse_name
 from odradek.log.log import Log
 from odradek.log.partition_metadata import PARTITION_METADATA, decode_metadata
 from odradek.log.repair.content import check_content
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
@@ -294,8 +294,8 @@ class LogChecker:
         for log in logs:
             try:
                 check_content(log)
-            except InvariantError as error:
-                self._violated(f"{name}: {error}")
+            except (ApiError, InvariantError) as error:
+                self._violated(f"{name}: {log.partition}: {error}")
 
     async def second_look(self, brokers: Sequence[SimulatedBroker]) -> None:
         """Stop all cleanly, fail the power, start, stop: the logs are unchanged."""
