@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 REQUEST_BYTES_MAX: Final = 8_192
 QUERY_FIELDS_MAX: Final = 16
 PEERS_MAX: Final = 32
+AT_ONCE: Final = 4  # connections accepted in one turn of the loop, before any of them is refused
 TIMEOUT_SECONDS: Final = 30.0
 
 
@@ -104,10 +105,12 @@ class HttpServer:
         *,
         allowed_hosts: Collection[str] = (),
         peers_max: int = PEERS_MAX,
+        at_once: int = AT_ONCE,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.routes = routes
         self.peers_max = peers_max
+        self._at_once = at_once
         self.timeout_seconds = timeout_seconds
         self.peers: dict[_Peer, None] = {}  # the oldest first
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
@@ -121,7 +124,9 @@ class HttpServer:
         """
         assert self._listening is None
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: _Peer(self, loop), host, port)
+        self._listening = await loop.create_server(
+            lambda: _Peer(self, loop), host, port, backlog=self._at_once
+        )
         return cast("int", self._listening.sockets[0].getsockname()[1])
 
     def stop(self) -> None:

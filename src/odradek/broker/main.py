@@ -24,7 +24,7 @@ from odradek.broker.server import Broker
 from odradek.broker.serving.loop_meter import MeteredSelector
 from odradek.broker.serving.worker import ThreadWorker
 from odradek.broker.storage.cleaner_process import CleanerProcess
-from odradek.broker.storage.open_files import raise_limit, shares
+from odradek.broker.storage.open_files import FileShares, raise_limit, shares
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.log.system.disk import RealDisk
@@ -212,6 +212,7 @@ async def _serve_http(broker: Broker) -> _Http | None:
     from odradek.broker.viewer import Operator  # noqa: PLC0415
 
     config = broker.config
+    files = open_files(config)
     server = HttpServer(
         {
             "/metrics": metrics_route(broker.metrics),
@@ -219,6 +220,8 @@ async def _serve_http(broker: Broker) -> _Http | None:
             **{f"/{name}": route for name, route in report_routes(broker, Operator()).items()},
         },
         allowed_hosts=config.odradek_http_allowed_hosts,
+        peers_max=files.http,
+        at_once=files.http_at_once,
     )
     host = config.odradek_http_host
     try:
@@ -232,10 +235,21 @@ async def _serve_http(broker: Broker) -> _Http | None:
     return _Http(server, f"http://{host}:{port}")
 
 
+def open_files(config: BrokerConfig) -> FileShares:
+    """How the open files that the process may have are divided."""
+    return shares(
+        raise_limit(),
+        backlog=config.socket_listen_backlog_size,
+        listeners=len(config.listeners),
+        directories=len(config.log_dirs),
+        cleaners=config.log_cleaner_threads,
+    )
+
+
 def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
     """The system's clock, disk and network, and the configured store."""
     clock = RealClock()
-    files = shares(raise_limit(), backlog=config.socket_listen_backlog_size)
+    files = open_files(config)
     drawn = random.Random()
     return World(
         loop=loop,
@@ -245,6 +259,7 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
         store=store_of(config, clock, loop, drawn),
         network=RealNetwork(
             backlog=config.socket_listen_backlog_size,
+            at_once=files.at_once,
             # Kafka's defaults of 100 KiB are older than kernels that adapt the sizes themselves;
             # setting a size switches that off. So it is only set if the option is.
             send_bytes=_if_set(config, "socket.send.buffer.bytes"),

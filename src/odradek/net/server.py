@@ -395,8 +395,17 @@ ACCEPTED_AT_ONCE: Final = 50
 class RealNetwork:
     """TCP on the running event loop."""
 
-    def __init__(self, *, backlog: int = 50, send_bytes: int = -1, receive_bytes: int = -1) -> None:
+    def __init__(
+        self,
+        *,
+        backlog: int = 50,
+        at_once: int = ACCEPTED_AT_ONCE,
+        send_bytes: int = -1,
+        receive_bytes: int = -1,
+    ) -> None:
+        """`at_once` connections of a listener are accepted in one turn of the loop."""
         self._backlog = backlog
+        self._at_once = at_once
         self._buffers = ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes))
 
     async def listen(
@@ -417,7 +426,7 @@ class RealNetwork:
             listening.close()
             raise
         server = await asyncio.get_running_loop().create_server(
-            make_protocol, sock=listening, backlog=min(self._backlog, ACCEPTED_AT_ONCE)
+            make_protocol, sock=listening, backlog=min(self._backlog, self._at_once)
         )
         listening.listen(self._backlog)
         return _RealListeningSocket(server, listening)

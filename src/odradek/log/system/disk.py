@@ -339,17 +339,19 @@ class RealDisk:
             for done in dones:
                 done(result)
 
+        self._open_later(lambda: running.run(path, data), path, finish)
+
+    def _open_later(self, job: Callable[[], None], path: str, done: Done) -> None:
+        """Run a job that opens files before it changes anything; again when some are closed."""
+
         def tried(result: StorageError | None) -> None:
             if result is not None and result.left_nothing:
                 self._give_up_some()
-                self.run_later(run, path, finish, StorageError.of_open)
+                self.run_later(job, path, done, StorageError.of_open)
             else:
-                finish(result)
+                done(result)
 
-        def run() -> None:
-            running.run(path, data)
-
-        self.run_later(run, path, tried, StorageError.of_open)
+        self.run_later(job, path, tried, StorageError.of_open)
 
     # ---- directories
 
@@ -392,7 +394,7 @@ class RealDisk:
     # ---- durability
 
     def flush(self, targets: Sequence[File | str], done: Done) -> None:
-        opened = _FlushTargets(self)
+        opened = _FlushTargets()
         try:
             for target in targets:
                 opened.add(target)
@@ -407,17 +409,17 @@ class RealDisk:
 
         first = targets[0] if targets else ""
         path = first if isinstance(first, str) else first.path
-        self.run_later(opened.run, path, finish)
+        self._open_later(opened.run, path, finish)
 
     def flush_now(self, targets: Sequence[File | str]) -> None:
         for target in targets:
-            opened = _FlushTargets(self)
+            opened = _FlushTargets()
             try:
                 opened.add(target)
                 opened.run()
             except OSError as error:
                 path = target if isinstance(target, str) else target.path
-                raise _storage_error(path, error) from error
+                raise _open_error(path, error) from error
             finally:
                 opened.close()
 
@@ -483,16 +485,18 @@ class RealDisk:
 
 
 class _FlushTargets:
-    """Descriptors of files and directories, all opened before the first of them is flushed."""
+    """Files and directories, all of them open before the first one is flushed.
 
-    def __init__(self, disk: RealDisk) -> None:
-        self._disk = disk
+    Directories are open only while they are flushed: hundreds of flushes may wait for a thread.
+    """
+
+    def __init__(self) -> None:
         self._pinned: list[RealFile] = []
         self._files: list[int] = []
-        self._directories: list[int] = []
+        self._directories: list[str] = []
 
     def add(self, target: File | str) -> None:
-        """Open a file or a directory.
+        """Open a file, or note a directory.
 
         Raises:
             StorageError: it cannot be opened.
@@ -500,26 +504,27 @@ class _FlushTargets:
         if isinstance(target, RealFile):
             self._files.append(target.pin())
             self._pinned.append(target)
-            return
-        assert isinstance(target, str), target
-        try:
-            self._directories.append(self._disk.open(target, DIRECTORY))
-        except OSError as error:
-            raise _open_error(target, error) from error
+        else:
+            assert isinstance(target, str), target
+            self._directories.append(target)
 
     def run(self) -> None:
-        """Flush all, the files first."""
-        for fd in self._files:
-            os.fdatasync(fd)
-        for fd in self._directories:
-            os.fsync(fd)
+        """Open the directories and flush all, the files first."""
+        opened: list[int] = []
+        try:
+            opened.extend(os.open(path, DIRECTORY) for path in self._directories)
+            for fd in self._files:
+                os.fdatasync(fd)
+            for fd in opened:
+                os.fsync(fd)
+        finally:
+            for fd in opened:
+                os.close(fd)
 
     def close(self) -> None:
-        """Close the directories; the files stay open."""
+        """Allow the files to be closed."""
         for file in self._pinned:
             file.unpin()
-        for fd in self._directories:
-            os.close(fd)
 
 
 def _read_error(path: str, error: OSError) -> StorageError:
