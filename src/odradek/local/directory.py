@@ -287,11 +287,16 @@ def replace_text(file: pathlib.Path, text: str, *, is_secret: bool = False) -> N
     new.unlink(missing_ok=True)
     mode = 0o600 if is_secret else 0o666
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w") as output:
-        output.write(text)
-        output.flush()
-        os.fsync(output.fileno())
-    new.replace(file)
+    try:
+        with os.fdopen(descriptor, "w") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        new.replace(file)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        # An error of write or fsync has no name: of which file, and so of which disk, is it?
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -1,7 +1,12 @@
 """The cluster's directory: written atomically, read back, refused when it has other files."""
 
+import errno
+import os
+import signal
+
 import pytest
 
+from odradek.cli.main import run
 from odradek.local import directory as directory_module
 from odradek.local.directory import (
     BrokerRecord,
@@ -9,6 +14,7 @@ from odradek.local.directory import (
     ClusterRecord,
     LocalError,
     TargetState,
+    replace_text,
 )
 from odradek.local.processes import ProcessId
 
@@ -100,3 +106,31 @@ def test_a_large_log_is_rotated(tmp_path, monkeypatch):
     directory.log(0).write_text("0123456789 and more")
     assert not directory.open_log(0).exists()
     assert (tmp_path / "logs" / "broker-0.log.1").read_text() == "0123456789 and more"
+
+
+def test_a_write_that_fails_names_the_file_and_leaves_the_former_one(tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "file"
+    file.write_text("former")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as failed:
+        replace_text(file, "new")
+
+    assert failed.value.filename == str(file)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert file.read_text() == "former"
+
+
+def test_a_command_that_cannot_write_says_where_and_what_to_do(tmp_path, monkeypatch, capsys):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # `up` replaces handlers
+    assert run(["up", "--detach", "--dir", str(tmp_path / "D")]) == 1
+    assert capsys.readouterr().err == (
+        f"odradek: {tmp_path}/D/broker-0/server.properties: No space left on device: "
+        "free space on its file system, then repeat the command\n"
+    )
