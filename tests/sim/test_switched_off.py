@@ -129,7 +129,7 @@ ALONE = Options(
 )
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 SLOW_STARTS = Options(
-    brokers=3, seconds=15.0, traits={Trait.SLOW_STORE}, kinds=(*[Kind.SLOW_STORE] * 3, Kind.KILL)
+    brokers=3, seconds=6.0, traits={Trait.SLOW_STORE}, kinds=(*[Kind.SLOW_STORE] * 3, Kind.KILL)
 )
 FOUND = [
     (
@@ -153,7 +153,7 @@ FOUND = [
     (the_errno_alone_decides, 0, of_transactions(Trait.STRAYS, Kind.DESCRIPTORS)),
     (a_role_is_taken_once, 0, of_transactions(Trait.YOUNG, Kind.DESCRIPTORS)),
     (commits_of_an_older_generation_are_accepted, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
-    (requests_are_refused_while_the_registration_is_unknown, 10, SLOW_STARTS),
+    (requests_are_refused_while_the_registration_is_unknown, 1, SLOW_STARTS),
 ]
 SEEDS_MAX = 10  # from the recorded one on: what happens in a seed changes with the code
 

@@ -17,6 +17,9 @@ Behaviour:
       answer waits for it; after the time in which a failed controller is replaced, the connection
       is closed. Apache Kafka answers without brokers at once, and librdkafka 2.16 then drops the
       brokers that it had: docs/decisions.md.
+    * A new controller first sends the brokers alone. An answer about topics waits for the first
+      topics, or until the store is read to have none; at most as long, and once after a start.
+      Apache Kafka answers with an empty list, or UNKNOWN_TOPIC_OR_PARTITION.
     * A response about a partition of which this broker expects a newer leader waits for it, at most
       for `odradek.metadata.hold.ms` (`broker/cluster/expected_leaders.py`). Where it names topics,
       it first waits until their leaders have answered this broker, a moment at most, because the
@@ -35,13 +38,17 @@ Answers with thousands of partitions are made in slices.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Set
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.admin.topic_maker import MADE_AT_ONCE
 from odradek.broker.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from odradek.broker.cluster.store_update import children
 from odradek.broker.serving.answers import Encoded
 from odradek.broker.serving.parts import PART
 from odradek.broker.serving.session import Session
+from odradek.coord import layout
+from odradek.coord.store import ConnectionLostError, SessionExpiredError, Store
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.errors import ApiError, ErrorCode
@@ -68,6 +75,7 @@ PROBED_MAX: Final = 1_000  # partitions of a request whose leaders are probed
 # answer.
 ANSWERS_BYTES_MAX: Final = 16 << 20
 _NAME_BYTES: Final = 256
+_LOOK_AGAIN_MS: Final = 200
 
 
 class TopicMaker(Protocol):
@@ -96,6 +104,7 @@ class MetadataApi:
         cluster_id: Callable[[], str],
         maker: TopicMaker | None,
         announced_within_ms: int,
+        store: Store,
         probe: Callable[[Set[int]], Awaitable[object] | None] = lambda _leaders: None,
     ) -> None:
         """`maker` is None where topics are not created on demand.
@@ -107,6 +116,8 @@ class MetadataApi:
         self._cluster_id = cluster_id
         self._maker = maker
         self._announced_within_ms = announced_within_ms
+        self._store = store
+        self._has_got_topics = False
         self._probe = probe
         self._answers: dict[_Key, Encoded] = {}
         self._answers_version = (-1, -1)
@@ -124,7 +135,7 @@ class MetadataApi:
 
         `part`: the index of this part of a larger request, whose answer is not kept.
         """
-        if not self._cache.brokers:
+        if not self._cache.brokers or not self._knows_topics_of(request, api_version):
             return self._when_announced(session, request, api_version, part)
         probe = None
         if self._cache.expected.hold_ms and request.topics:
@@ -170,8 +181,27 @@ class MetadataApi:
             lambda: bool(self._cache.brokers), self._announced_within_ms
         ):  # the response has no field for an error: the connection is closed
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
+        if not self._knows_topics_of(request, api_version):
+            with suppress(TimeoutError):  # topics that no controller can announce, and only such
+                async with asyncio.timeout(self._announced_within_ms / 1000):
+                    await self._get_topics()
+            self._has_got_topics = True
         answer = self._now(session, request, api_version, part)
         return await answer if isinstance(answer, Awaitable) else answer
+
+    def _knows_topics_of(self, request: MetadataRequest, api_version: int) -> bool:
+        """Whether an answer about these topics is no answer of a broker that has got none yet."""
+        self._has_got_topics = self._has_got_topics or bool(self._cache.topics)
+        asks = bool(request.topics) or asks_for_all(request, api_version)
+        return self._has_got_topics or not asks
+
+    async def _get_topics(self) -> None:
+        """Wait for the first topics from a controller, or until the store says there are none."""
+        while not self._cache.topics:
+            with suppress(ConnectionLostError, SessionExpiredError):
+                if not await children(self._store, layout.TOPICS):
+                    return
+            await self._cache.wait_for(lambda: bool(self._cache.topics), _LOOK_AGAIN_MS)
 
     def _answer(
         self, session: Session, request: MetadataRequest, api_version: int

@@ -117,8 +117,7 @@ SLOW_REQUEST_MS: Final = 1_000
 class BrokerParts:
     """What one broker consists of. `Broker` starts and stops it."""
 
-    # Parts that earlier parts call.
-    controller: ControllerShell
+    controller: ControllerShell  # this one, and those below, are called by earlier parts
     controller_requests: ControllerRequests
     fetchers: ReplicaFetchers
     store_comparison: StoreComparison | None = None  # once the logs are loaded
@@ -260,6 +259,7 @@ class BrokerParts:
             cluster_id=lambda: self.cluster_id,
             maker=maker if config.auto_create_topics_enable else None,
             announced_within_ms=config.zookeeper_session_timeout_ms,
+            store=world.store,
             probe=lambda leaders: self.fetchers.probe(leaders),
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)

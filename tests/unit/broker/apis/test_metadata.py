@@ -10,6 +10,7 @@ from tests.unit.broker.cluster.test_metadata_cache import ID_A, update_metadata
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
 from odradek.broker.cluster.metadata_cache import DEPARTED_MS, MetadataCache
 from odradek.broker.serving.session import AllowAll, Session
+from odradek.coord.store import ConnectionLostError
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError
@@ -208,12 +209,31 @@ def test_authorized_operations_are_answered_only_when_asked_for():
     assert topic.topic_authorized_operations == 0b110111111000 & ~(1 << 9)
 
 
-def unannounced():
+class Topics:
+    """In place of the store: the names of its topics, and what comes before it answers them."""
+
+    def __init__(self, *names, lost=0):
+        self.names = list(names)
+        self.lost = lost
+        self.read = 0
+
+    async def children(self, path):
+        self.read += 1
+        if self.read <= self.lost:
+            raise ConnectionLostError("no answer")
+        return self.names
+
+
+def unannounced(store=None):
     """The handler and its cache, which has got no UpdateMetadata yet."""
     loop = asyncio.get_running_loop()
     cache = MetadataCache(loop, lambda: int(loop.time() * 1000))
     return MetadataApi(
-        cache, cluster_id=lambda: "c", maker=Maker(), announced_within_ms=18_000
+        cache,
+        cluster_id=lambda: "c",
+        maker=Maker(),
+        announced_within_ms=18_000,
+        store=store or Topics(),
     ), cache
 
 
@@ -349,6 +369,57 @@ def test_a_broker_that_is_never_announced_does_not_answer_that_there_are_no_brok
     run(scenario())
 
 
+ABOUT_TOPICS = [named("orders"), MetadataRequest(topics=None)]
+
+
+@pytest.mark.parametrize("request_", ABOUT_TOPICS, ids=["one", "all"])
+def test_a_broker_that_knows_the_brokers_and_no_topics_yet_does_not_answer_that_there_are_none(
+    request_,
+):
+    """A new controller sends the brokers first, and the topics when it has loaded them."""
+
+    async def scenario():
+        api, cache = unannounced(Topics("orders", lost=1))
+        cache.update(update_metadata(brokers=(1,)))
+        loop = asyncio.get_running_loop()
+        loop.call_later(3, lambda: cache.update(update_metadata(("orders", ID_A, {0: 1}))))
+        assert (await leader_and_brokers(api.handle(session(), request_, 12)))[0] == [1]
+        assert loop.time() == 3
+
+        of_brokers = api.handle(session(), MetadataRequest(topics=[]), 12)
+        assert not inspect.isawaitable(of_brokers)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("request_", ABOUT_TOPICS, ids=["one", "all"])
+def test_a_cluster_without_topics_is_answered_at_once_and_the_store_read_once(request_):
+    store = Topics()
+
+    async def scenario():
+        api, cache = unannounced(store)
+        cache.update(update_metadata(brokers=(1,)))
+        for _ in range(3):
+            leaders, brokers = await leader_and_brokers(api.handle(session(), request_, 12))
+            assert (leaders, brokers) == ([], [1])
+        assert asyncio.get_running_loop().time() == 0
+        assert store.read == 1
+
+    run(scenario())
+
+
+def test_topics_that_no_controller_can_announce_delay_answers_once():
+    async def scenario():
+        api, cache = unannounced(Topics("not JSON"))
+        cache.update(update_metadata(brokers=(1,)))
+        for _ in range(2):
+            answer = api.handle(session(), MetadataRequest(topics=None), 12)
+            assert (await leader_and_brokers(answer)) == ([], [1])
+        assert asyncio.get_running_loop().time() == 18
+
+    run(scenario())
+
+
 # ------------------------------------------------------------------ leaders that are expected
 
 
@@ -364,6 +435,7 @@ def held(scenario, *, hold_ms=300, probe=lambda cache, leaders: None):
             cluster_id=lambda: "c",
             maker=None,
             announced_within_ms=1000,
+            store=Topics(),
             probe=partial(probe, cache),
         )
         await scenario(api, cache, loop)
