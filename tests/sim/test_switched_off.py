@@ -7,7 +7,7 @@ seeds must find a violation without the rule, and none with it.
 import pytest
 
 from odradek.broker import server
-from odradek.broker.cluster import deleted_partitions, features
+from odradek.broker.cluster import deleted_partitions, features, store_age
 from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.coordinators import coordinator_log
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
@@ -115,6 +115,15 @@ def a_role_is_taken_once(monkeypatch):
     monkeypatch.setattr(replica_manager, "tried_again", once)
 
 
+def a_restored_store_is_believed(monkeypatch):
+    """As Apache Kafka: nothing compares the logs with a store that was put back from a backup."""
+
+    async def nothing(*_):
+        return ""
+
+    monkeypatch.setattr(store_age, "find_proof", nothing)
+
+
 def of_transactions(trait, *kinds):
     options = TransactionOptions(version=2, late_copies=False)
     return Options(brokers=3, seconds=30.0, transactions=options, traits={trait}, kinds=kinds)
@@ -126,6 +135,12 @@ def of_groups(trait, *kinds):
 
 ALONE = Options(
     brokers=1, seconds=10.0, groups=True, traits={Trait.REGISTERS}, kinds=(Kind.LOAD_ERROR,)
+)
+OF_BACKUPS = Options(
+    brokers=3,
+    seconds=20.0,
+    traits=frozenset(),
+    kinds=(Kind.STORE_BACKUP, Kind.KILL, Kind.LEADER_CHANGES),
 )
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 SLOW_STARTS = Options(
@@ -149,6 +164,7 @@ FOUND = [
         of_groups(Trait.REGISTERS, *PAUSES),
     ),
     (a_failed_load_is_not_retried, 4, ALONE),
+    (a_restored_store_is_believed, 1, OF_BACKUPS),
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
     (the_errno_alone_decides, 0, of_transactions(Trait.STRAYS, Kind.DESCRIPTORS)),
     (a_role_is_taken_once, 0, of_transactions(Trait.YOUNG, Kind.DESCRIPTORS)),

@@ -200,7 +200,13 @@ class ReplicationChecker:
             self._violated(f"{partition}: leader epoch {before.leader_epoch} became {now}")
         if now.leader_epoch == before.leader_epoch and now.leader != before.leader:
             self._violated(f"{partition}: two leaders in epoch {now.leader_epoch}: {before}, {now}")
-        if now.leader not in (NO_LEADER, *before.isr) and not self._is_in_history(partition, now):
+        # After the store was put back, the ends of the logs decide instead of the stored ISR.
+        is_restored = before.leader == NO_LEADER and self._cluster.tree.put_back_at >= 0
+        if (
+            now.leader not in (NO_LEADER, *before.isr)
+            and not is_restored
+            and not self._is_in_history(partition, now)
+        ):
             self._violated(f"{partition}: {now.leader} was elected, the ISR was {before.isr}")
         if now.leader_epoch > before.leader_epoch and now.leader != NO_LEADER:
             self.tally.elections += 1

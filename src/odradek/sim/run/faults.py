@@ -7,9 +7,8 @@ list, so that a failing one can be shrunk by leaving faults out.
 
 import asyncio
 import errno
-import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -17,6 +16,7 @@ from typing import Final
 from odradek.coord import layout
 from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from odradek.model.partition import Assignment, TopicPartition
+from odradek.sim.run.backups import put_store_back
 from odradek.sim.run.disk_faults import RESTART_S, fail_moments, slow_disk, take_descriptors
 from odradek.sim.run.store_faults import cut_store, lose_requests, slow_down
 from odradek.sim.world.cluster import (
@@ -28,7 +28,6 @@ from odradek.sim.world.cluster import (
 from odradek.sim.world.disk import UNLIMITED, DiskFault
 from odradek.sim.world.network import USUAL_DELAY_MS
 
-FAULTS_MIN: Final = 20  # in a minute or more, of several brokers
 HOUR_MS: Final = 3_600_000
 FOR_EVER: Final = 1 << 60
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
@@ -73,6 +72,7 @@ class Kind(Enum):
     GROW_INTERNAL = "an administrator adds partitions to an internal topic"
     DISK_MOMENTS = "single operations of the disk fail"
     DESCRIPTORS = "no file descriptor is free, repeatedly"
+    STORE_BACKUP = "the store is put back from a backup"
 
 
 # Hardly ever drawn at a time when they have an effect: they wait for that time themselves.
@@ -82,8 +82,11 @@ _PATIENCE_S: Final = 20.0
 OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_UPDATE_METADATA, Kind.GROW_INTERNAL)
 # Faults of single operations of a disk that is sound otherwise.
 OF_MOMENTS: Final = (Kind.DISK_MOMENTS, Kind.DESCRIPTORS)
+# Faults of an administrator. While one lasts, no broker has a fault of its own.
+OF_BACKUPS: Final = (Kind.STORE_BACKUP,)
 # Faults that need several brokers.
-_OF_SEVERAL: Final = _CONTRIVED | {
+OF_SEVERAL: Final = _CONTRIVED | {
+    *OF_BACKUPS,
     Kind.ROLL,
     Kind.LATE_UPDATE_METADATA,
     Kind.ISOLATE,
@@ -108,6 +111,7 @@ USUAL: Final = tuple(
         *_CONTRIVED,
         *OF_COORDINATORS,
         *OF_MOMENTS,
+        *OF_BACKUPS,
     }
 )
 # Faults after which every record is still there, as long as the log directories can be read.
@@ -154,66 +158,6 @@ class Fault:
             f"[{self.number}] {self.at_s:.3f} s: {self.kind.value}, broker {self.broker}, "
             f"{self.lasts_s:.3f} s, {self.detail:.3f}"
         )
-
-
-def draw_schedule(
-    chance: random.Random,
-    *,
-    seconds: float,
-    brokers: int,
-    kinds: Sequence[Kind],
-    is_uneven: bool = False,
-) -> list[Fault]:
-    """The faults within so many seconds; `is_uneven`: of few kinds, with different frequencies."""
-    if brokers == 1:
-        kinds = [kind for kind in kinds if kind not in _OF_SEVERAL]
-    elif len(kinds) > 1 and Kind.ISOLATE in kinds:
-        # Isolated leaders make logs diverge most.
-        kinds = [*kinds, *[Kind.ISOLATE] * 3]
-    if is_uneven and len(kinds) > 1:
-        kinds = _uneven(chance, kinds)
-    faults: list[Fault] = []
-    # One broker's faults come one after the other; several brokers have them concurrently.
-    mean_s = chance.choice((3.0, 6.0, 12.0)) if brokers == 1 else chance.choice((1.0, 2.0, 2.5))
-    at_s = 2.0 + chance.expovariate(1 / mean_s)
-    while at_s < seconds or (brokers > 1 and seconds >= 60.0 and len(faults) < FAULTS_MIN):
-        kind = chance.choice(kinds)
-        lasts_s = chance.choice((0.05, 0.5, 2.0, 8.0)) * chance.uniform(0.5, 1.5)
-        faults.append(
-            Fault(len(faults), kind, at_s, lasts_s, chance.randrange(brokers), chance.random())
-        )
-        at_s += chance.expovariate(1 / mean_s)
-    return faults
-
-
-def draw_slow_stores(
-    chance: random.Random, *, seconds: float, brokers: int, first: int
-) -> list[Fault]:
-    """Slow answers of the store, in addition to other faults: they begin with the brokers.
-
-    `first` is the number of the first of them.
-    """
-    faults: list[Fault] = []
-    at_s = chance.uniform(0.0, 0.2)
-    while at_s < seconds:
-        lasts_s = chance.choice((0.5, 2.0, 8.0)) * chance.uniform(0.5, 1.5)
-        broker, detail = chance.randrange(brokers), chance.random()
-        number = first + len(faults)
-        faults.append(Fault(number, Kind.SLOW_STORE, at_s, lasts_s, broker, detail))
-        at_s += chance.expovariate(1 / 8.0)
-    return faults
-
-
-def _uneven(chance: random.Random, kinds: Sequence[Kind]) -> list[Kind]:
-    """Some of the kinds, each with a drawn frequency (swarm testing, Groce et al. 2012).
-
-    With equal frequencies, it is very unlikely that three faults of one kind come in a row, and
-    no fault of another kind hides their effect.
-    """
-    drawn = [
-        kind for kind in dict.fromkeys(kinds) for _ in range(chance.choice((0, 0, 0, 1, 2, 6)))
-    ]
-    return drawn or [chance.choice(kinds)]
 
 
 class FaultPlayer:
@@ -268,7 +212,10 @@ class FaultPlayer:
         broker = self._cluster.brokers[fault.broker]
         alone, play = _PLAYS[fault.kind]
         if alone:
-            async with self._owned[broker.id]:
+            owned = self._owned if fault.kind in OF_BACKUPS else [self._owned[broker.id]]
+            async with AsyncExitStack() as locked:
+                for lock in owned:
+                    await locked.enter_async_context(lock)
                 await self._run(fault, broker, play)
         else:
             self._network_troubles += 1
@@ -738,6 +685,10 @@ async def _jump(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
         broker.clock.skew_ms = 0
 
 
+async def _put_store_back(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    await put_store_back(cluster, broker, lasts_s=fault.lasts_s, detail=fault.detail)
+
+
 # Whether the fault excludes others of its broker, and its function.
 _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.KILL: (True, _kill),
@@ -781,4 +732,5 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.GROW_INTERNAL: (False, _grow_internal),
     Kind.DISK_MOMENTS: (True, fail_moments),
     Kind.DESCRIPTORS: (True, take_descriptors),
+    Kind.STORE_BACKUP: (True, _put_store_back),
 }

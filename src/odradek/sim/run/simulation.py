@@ -40,10 +40,9 @@ from odradek.sim.run.faults import (
     Fault,
     FaultPlayer,
     Kind,
-    draw_schedule,
-    draw_slow_stores,
     kinds_with_coordinators,
 )
+from odradek.sim.run.schedule import draw_schedule, draw_slow_stores
 from odradek.sim.run.settling import RECOVER_S, Settling
 from odradek.sim.traits import Trait, draw_traits, possible
 from odradek.sim.traits import names as trait_names

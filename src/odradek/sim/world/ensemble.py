@@ -1,8 +1,9 @@
 """The simulated coordination store, with a listener for every change."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from odradek.coord import layout, layout_odradek
 from odradek.coord.memory import MemoryTree
 from odradek.coord.tree import ROOT, Change, Draft, TreeNode, name_of, parent_of
 from odradek.model.clock import WallMs
@@ -47,6 +48,26 @@ class WatchedTree(MemoryTree):
         if owned:
             self.write(lambda draft: draft.expire(owned))
 
+    def put_back_except_topics(self, copy: StoreCopy) -> None:
+        """Put back a copy as if it had been made after the last change of topics and options.
+
+        So clients still find the topics that they use; states of partitions, epochs, producer ids
+        and counters are those of the copy.
+        """
+        nodes = {path: node for path, node in copy.nodes.items() if not _is_kept(path)}
+        nodes |= {path: node for path, node in self._nodes.items() if _is_kept(path)}
+        for path, node in copy.nodes.items():
+            topic = layout.topic_path(_topic_of(path))
+            if (
+                _topic_of(path)
+                and path in nodes
+                and topic in nodes
+                and topic in copy.nodes
+                and nodes[topic].created_id == copy.nodes[topic].created_id
+            ):
+                nodes[path] = node
+        self.put_back(StoreCopy(nodes, self._last_transaction_id))
+
     def write(self, change: Callable[[Draft], T]) -> T:
         drafts: list[Draft] = []
 
@@ -57,3 +78,20 @@ class WatchedTree(MemoryTree):
         result = super().write(noted)
         self.written(drafts[0].changes)
         return result
+
+
+_KEPT: Final = ("/admin", "/config", layout.TOPICS, layout_odradek.ISR)
+
+
+def _is_kept(path: str) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in _KEPT)
+
+
+def _topic_of(path: str) -> str:
+    """The topic of a partition's state, or of its ISR history; empty for other nodes."""
+    words = path.split("/")
+    if path.startswith(f"{layout.TOPICS}/") and words[-1] == "state":
+        return words[3]
+    if path.startswith(f"{layout_odradek.ISR}/"):
+        return words[3].rpartition("-")[0]
+    return ""

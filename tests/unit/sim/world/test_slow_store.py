@@ -5,7 +5,8 @@ import random
 import pytest
 
 from odradek.coord.memory import RequestFate
-from odradek.sim.run.faults import Kind, draw_slow_stores
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.schedule import draw_slow_stores
 from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
 from odradek.sim.world.slow_store import DELAYS_MS, OPERATIONS, SlowStore, draw_slow_store
