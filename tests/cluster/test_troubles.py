@@ -1,4 +1,4 @@
-"""Twenty-seven problems of real brokers, each explained by `odradek doctor` and `odradek why`.
+"""Problems of real brokers, each explained by `odradek doctor` and `odradek why`.
 
 docs/troubleshooting.md shows their output: with WRITE_TROUBLESHOOTING=1 in the environment the
 blocks of that page are written from the output.
@@ -22,6 +22,15 @@ from typing import Any, NamedTuple
 
 import pytest
 from brokers import BrokerProcess
+from client_troubles import (
+    exceed_quota,
+    fence_member,
+    fence_producers,
+    join_inconsistently,
+    look_for,
+    lose_records,
+    speak_tls,
+)
 from peers import Peer, framed
 from tests.hanging import begin, leave_hanging
 from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_for
@@ -356,6 +365,65 @@ def store_put_back(home: Home, _: Apart) -> list[Any]:
     return [found(home, "store-restored")]
 
 
+def records_left_a_log(home: Home, _: Apart) -> list[Any]:
+    home.create("torn", "2")
+    home.write("torn", 2, count=3)
+    home.do("kill", 2)
+    (directory,) = home.status(2)["log_dirs"]
+    file = pathlib.Path(directory) / "torn-0" / f"{0:020}.log"
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1  # in the second of three batches
+    file.write_bytes(damaged)
+    home.do("start", 2)
+    return [found(home, "cut", about="broker 2, torn-0")]
+
+
+def two_producers(home: Home, _: Apart) -> list[Any]:
+    fence_producers(home, "pay", "billing-1", "billing-2")
+    return [
+        found(home, "transactional-id", about="transactional.id pay"),
+        *home.why("transaction", "pay"),
+    ]
+
+
+def two_consumers(home: Home, _: Apart) -> list[Any]:
+    fence_member(home, "invoices", "i-1", "invoices-1", "invoices-2")
+    return [found(home, "instance-id"), *home.why("client", "invoices-1")]
+
+
+def two_applications(home: Home, _: Apart) -> list[Any]:
+    join_inconsistently(home, "shared", "orders-app", "billing-app")
+    return [
+        found(home, "group-protocol"),
+        *(line for line in home.why("group", "shared") if "INCONSISTENT" in line),
+    ]
+
+
+def misspelt_topic(home: Home, _: Apart) -> list[Any]:
+    look_for(home, "ordres", "shop")
+    return [found(home, "no-topic"), *home.why("client", "shop")]
+
+
+def throttled_client(home: Home, _: Apart) -> list[Any]:
+    home.create("uploads", "0:1")
+    home.kafka("configs", "--alter", "--entity-type", "clients", "--entity-name", "uploader",
+               "--add-config", "producer_byte_rate=1000")  # fmt: skip
+    exceed_quota(home, "uploads", "uploader")
+    return [found(home, "quota", about="client uploader")]
+
+
+def records_deleted(home: Home, _: Apart) -> list[Any]:
+    home.create("clicks", "0")
+    lose_records(home, "clicks", "late")
+    return [found(home, "deleted-unread", about="group late")]
+
+
+def tls_on_plain_listener(home: Home, _: Apart) -> list[Any]:
+    with home.peer(0) as peer:
+        speak_tls(peer.socket.getpeername()[1])
+    return [found(home, "refused", printed="uses TLS")]
+
+
 def wrong_port(_: Home, apart: Apart) -> list[Any]:
     return [found(reached(apart.wrong_port), "advertised")]
 
@@ -414,6 +482,14 @@ TROUBLES: dict[str, Story] = {
     "A disk is full": disk_full,
     "A log directory is empty after a restart": directory_came_back_empty,
     "The coordination store is put back from a backup": store_put_back,
+    "Records left a log": records_left_a_log,
+    "Two producers with one transactional id": two_producers,
+    "Two consumers with one instance id": two_consumers,
+    "Two applications in one group": two_applications,
+    "A misspelt topic": misspelt_topic,
+    "A client is throttled": throttled_client,
+    "Records were deleted before they were read": records_deleted,
+    "A client with TLS on a plain listener": tls_on_plain_listener,
     "A wrong advertised port": wrong_port,
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,

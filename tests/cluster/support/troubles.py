@@ -229,6 +229,19 @@ _CHANGES: Sequence[tuple[str, str]] = (
     (r"refused it (?:once|\d+ times)", "refused it 10 times"),
     (r"broker \d found at", "broker 0 found at"),
     (r"counter at \d+ already, and has it at \d+", "counter at 9 already, and has it at 7"),
+    (
+        r"(?:once at|(?:once|\d+ times) since 10:00:00, the last time at) 10:00:00",
+        "10 times since 10:00:00, the last time at 10:00:00",
+    ),
+    (r"in all (for )?[\d.]+ (?:s|min \d+ s|min)", r"in all \g<1>30 s"),
+    (r"broker \d answered", "broker 1 answered"),
+    (r"(?<=producer id )\d+, epoch \d+", "1000, epoch 2"),
+    # Whether the high watermark was stored before the broker was killed is not the same each time.
+    (r"^warning: cut", "note: cut"),
+    (
+        r"those below the high watermark \d+ were committed",
+        "no record that is known to be committed is among them",
+    ),
     (r"changed \d+ times since", "changed 4 times since"),
     (r"^(warning: controller: )\d+", r"\g<1>5"),
     (r"\((?:broker \d (?:once|\d+ times)(?:, )?)+\)", "(broker 0 2 times, broker 2 3 times)"),
