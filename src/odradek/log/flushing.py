@@ -10,6 +10,7 @@ point, so the earlier ones have to be in their file.
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
@@ -239,7 +240,8 @@ class Flusher:
         try:
             targets = self._targets()
         except StorageError as failed:
-            flushed(failed)
+            # Not within the append that asks for the flush: its caller waits for nothing yet.
+            log.host.call_later(0, partial(flushed, failed))
         else:
             log.host.disk.flush(targets, flushed)
 

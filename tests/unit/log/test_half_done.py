@@ -161,6 +161,23 @@ def test_what_a_failed_flush_had_to_flush_is_flushed_by_the_next_one(world):
         assert world.load(clean=False, recovery_point=2).leo == 2
 
 
+def test_a_flush_that_cannot_begin_fails_after_the_append_that_asked_for_it(world):
+    world.create(flush_messages=1)
+    world.append(b"a")
+    world.pass_time()
+    log = world.load(clean=False)
+    world.pass_time()
+    world.disk.faults.append(DiskFault("list", "t-0", errno.EMFILE, times=2))
+    world.append(b"b")
+    world.pass_time()
+    batch, results = world.batch(b"c"), []
+    log.append_as_leader(batch, read_header(batch), 0, results.append)
+
+    assert results == []
+    world.pass_time()
+    assert [error.left_nothing for error in results] == [True]
+
+
 def test_indexes_that_a_failed_settling_had_to_flush_are_flushed_by_the_next_flush(world):
     """Recovery trusts them up to the snapshot that the settling wrote."""
     world.disk.flush_now(["/"])
