@@ -28,6 +28,8 @@ CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 FORMAT_FILE: Final = "record-format-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 
+OFFSET_MAX: Final = (1 << 63) - 1  # a long in Kafka's files and messages
+NUMBER_MAX: Final = (1 << 31) - 1  # an int: partitions and leader epochs
 _VERSION: Final = "0"
 
 
@@ -50,7 +52,8 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     for number, line in _lines(data):
         match line.split():
             case [topic, partition_text, offset_text]:
-                partition = TopicPartition(topic, _integer(partition_text, number, line))
+                index = _integer(partition_text, number, line, NUMBER_MAX)
+                partition = TopicPartition(topic, index)
                 offset = _integer(offset_text, number, line)
             case _:
                 raise CheckpointError(f"line {number}: {line!r} is not `topic partition offset`")
@@ -76,7 +79,7 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     for number, line in _lines(data):
         match line.split():
             case [epoch_text, offset_text]:
-                epoch = _integer(epoch_text, number, line)
+                epoch = _integer(epoch_text, number, line, NUMBER_MAX)
                 start_offset = _integer(offset_text, number, line)
             case _:
                 raise CheckpointError(f"line {number}: {line!r} is not `epoch start-offset`")
@@ -109,8 +112,10 @@ def _lines(data: bytes) -> list[tuple[int, str]]:
     return list(enumerate(lines, start=3))
 
 
-def _integer(text: str, number: int, line: str) -> int:
+def _integer(text: str, number: int, line: str, most: int = OFFSET_MAX) -> int:
     # int() accepts more: signs, blanks, underscores, digits of other scripts.
-    if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise CheckpointError(f"line {number}: {text!r} in {line!r} is not a number from 0 on")
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most):
+        raise CheckpointError(
+            f"line {number}: {text!r} in {line!r} is not a number from 0 to {most}"
+        )
     return int(text)

@@ -7,6 +7,7 @@ for `file.delete.delay.ms`, because a fetch may still be reading them.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from odradek.log.checkpoints import OFFSET_MAX
 from odradek.log.disk import Disk, Done, StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.log_state import LogState
@@ -114,4 +115,10 @@ def snapshot_offset(name: str) -> int | None:
     if not name.endswith(SNAPSHOT):
         return None
     stem = name.removesuffix(SNAPSHOT)
-    return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
+    return offset_of(stem)
+
+
+def offset_of(stem: str) -> int | None:
+    """The offset in 20 digits of a file name; None for anything else, also above a long."""
+    is_number = len(stem) == 20 and stem.isascii() and stem.isdigit()
+    return int(stem) if is_number and int(stem) <= OFFSET_MAX else None

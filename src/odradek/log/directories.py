@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from odradek.config.properties import parse, render
-from odradek.log.checkpoints import CheckpointError, decode_offsets, encode_offsets
+from odradek.log.checkpoints import NUMBER_MAX, CheckpointError, decode_offsets, encode_offsets
 from odradek.log.disk import DirectoryEntry, Disk, Done, Lock, StorageError
 from odradek.model.errors import StartupError
 from odradek.model.partition import TopicPartition
@@ -80,12 +80,17 @@ class MetaProperties(NamedTuple):
 def parse_name(name: str) -> PartitionDirectory | None:
     """The partition and mark of a directory by its name; None for any other name."""
     mark = _MARKS.get(name.rpartition("-")[2], Mark.NONE)
-    if mark is not Mark.NONE and (found := _MARKED.fullmatch(name)):
-        return PartitionDirectory(TopicPartition(found["topic"], int(found["number"])), mark)
-    if found := _PARTITION.fullmatch(name):
-        partition = TopicPartition(found["topic"], int(found["number"]))
-        return PartitionDirectory(partition, Mark.NONE) if name == str(partition) else None
-    return None
+    found = None if mark is Mark.NONE else _MARKED.fullmatch(name)
+    if found is None:
+        mark, found = Mark.NONE, _PARTITION.fullmatch(name)
+    if found is None or int(found["number"]) > NUMBER_MAX:
+        return None
+    partition = TopicPartition(found["topic"], int(found["number"]))
+    return (
+        PartitionDirectory(partition, mark)
+        if mark is not Mark.NONE or name == str(partition)
+        else None
+    )
 
 
 def marked_name(partition: TopicPartition, mark: Mark, unique_id: int) -> str:
@@ -335,6 +340,7 @@ def _counter_of(data: bytes | None) -> KeptCounter:
     """The counter in its file; a missing or damaged file has none."""
     try:
         fields = json.loads(data or b"{}")
-        return KeptCounter(int(fields["written"]), int(fields["begun"]))
+        kept = KeptCounter(fields["written"], fields["begun"])
     except (ValueError, KeyError, TypeError):
         return KeptCounter()
+    return kept if all(type(number) is int for number in kept) else KeptCounter()

@@ -38,7 +38,7 @@ from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
-from odradek.log.deletion import drop_end, remove_snapshots, snapshot_offset
+from odradek.log.deletion import drop_end, offset_of, remove_snapshots, snapshot_offset
 from odradek.log.disk import DirectoryEntry, Disk
 from odradek.log.index.transactions import CorruptTransactionIndexError
 from odradek.log.leader_epochs import LeaderEpochs
@@ -246,9 +246,7 @@ def _offset(name: str, *suffixes: str) -> int | None:
     if suffixes and not name.endswith(suffixes):
         return None
     stem, dot, suffix = name.partition(".")
-    if len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
-        return None
-    return int(stem) if not suffixes or dot + suffix in suffixes else None
+    return offset_of(stem) if not suffixes or dot + suffix in suffixes else None
 
 
 def _topic_id(disk: Disk, directory: str, files: dict[str, DirectoryEntry]) -> bytes | None:

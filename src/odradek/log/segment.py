@@ -71,6 +71,7 @@ class Segment:
     __slots__ = (
         "_aborted",
         "_first_timestamp",
+        "_has_own_indexes",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_transactions",
@@ -95,6 +96,7 @@ class Segment:
         self.bytes_since_entry = 0
         self.offset_index: OffsetIndex | None = None  # None: not in memory
         self.time_index: TimeIndex | None = None
+        self._has_own_indexes = False  # made by this process, not read from files
         self._first_timestamp: int | None = None  # None: not read yet
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
@@ -110,6 +112,7 @@ class Segment:
         segment.offset_index = OffsetIndex()
         segment.time_index = TimeIndex()
         segment._aborted = []
+        segment._has_own_indexes = True
         segment._max_timestamp = NO_TIMESTAMP
         return segment
 
@@ -197,6 +200,7 @@ class Segment:
         offset_index = OffsetIndex(self._index_file(INDEX))
         time_index = TimeIndex(self._index_file(TIME_INDEX))
         self.offset_index, self.time_index = offset_index, time_index
+        self._has_own_indexes = False
         whole = offset_index.has_file and time_index.has_file
         if not whole or not offset_index.is_sane(self.size) or not time_index.is_sane():
             for _ in self.rebuilding(REBUILD_INTERVAL_BYTES):
@@ -235,6 +239,7 @@ class Segment:
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._first_timestamp = None
         self.bytes_since_entry = self.size = 0
+        self._has_own_indexes = True
 
     def _index_file(self, suffix: str) -> bytes | None:
         return self.disk.read_file(self.stem + suffix)
@@ -289,12 +294,32 @@ class Segment:
             position += header.size_bytes
 
     def find(self, offset: int, *, wait: bool) -> int:
-        """The position of the first batch that ends at or above `offset`; the size if none does."""
+        """The position of the first batch that ends at or above `offset`; the size if none does.
+
+        An index file that belongs to another log, or to another time, is rebuilt when it shows: an
+        entry's batch is not readable, or is behind the entry's offset.
+        """
+        try:
+            position = self._find(offset, wait=wait)
+        except CorruptBatchError:
+            if self._has_own_indexes:
+                raise
+            position = -1
+        if position < 0:
+            for _ in self.rebuilding(REBUILD_INTERVAL_BYTES):
+                pass
+            self.finish()
+            position = self._find(offset, wait=wait)
+        return position
+
+    def _find(self, offset: int, *, wait: bool) -> int:
+        """As `find`; -1 if the index has skipped the batch."""
         offset_index, _ = self.indexes()
         start = offset_index.lookup(offset - self.base_offset)
         for position, header in self.walk(start, wait=wait):
             if header.last_offset >= offset:
-                return position
+                is_skipped = position == start > 0 and header.base_offset > offset
+                return -1 if is_skipped and not self._has_own_indexes else position
         return self.size
 
     def end_below(self, offset: int) -> int:
