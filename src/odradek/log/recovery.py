@@ -313,6 +313,10 @@ def _check_indexes(
             with suppress(CorruptBatchError):  # reported to the reader that gets there
                 yield from segment.rebuilding(log.config.index_interval_bytes)
             segment.finish()
+            # Flushed at once: they are below the recovery point. After a power failure a time index
+            # of zeros would say that all records are old enough for retention.
+            disk = log.host.disk
+            disk.flush_now([*map(disk.file, segment.index_paths()), log.directory])
 
 
 def _first_damaged(

@@ -63,6 +63,23 @@ def test_positions_that_are_no_batches_are_not_believed(world):
         assert found_at(log.segments[0], offset).base_offset == offset
 
 
+def test_rebuilt_indexes_are_on_disk_before_the_log_is_used(world):
+    """A time index of zeros would say that all records are old enough for retention."""
+    world.create(segment_bytes=400)
+    for _ in range(6):
+        world.append(b"x" * 100)
+    world.pass_time()
+    close(world)
+    rebuilt = [world.path(f"{SEGMENT}{suffix}") for suffix in (".index", ".timeindex")]
+    before = [world.disk.read_file(path) for path in rebuilt]
+    for path in rebuilt:
+        world.disk.unlink(path)
+    world.load(clean=True)
+
+    assert [bytes(world.disk.content(path).stable) for path in rebuilt] == before
+    assert before[1]
+
+
 @pytest.mark.parametrize("name", ["t-2147483648", "t-9999999999"])
 def test_a_directory_with_a_number_that_no_partition_has_is_ignored(name):
     assert parse_name(name) is None
