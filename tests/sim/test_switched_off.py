@@ -15,9 +15,10 @@ from odradek.broker.replication import replica_manager
 from odradek.group import offsets
 from odradek.group.events import CommitOffsets
 from odradek.group.machine import GroupMachine
-from odradek.log import log
+from odradek.log import log, recovery, upgrade
 from odradek.log.disk import StorageError, changing
 from odradek.model.errors import ErrorCode
+from odradek.record.batch import MAGIC, MAGIC_AT
 from odradek.sim.clients.transactions import TransactionOptions
 from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
@@ -124,6 +125,30 @@ def a_restored_store_is_believed(monkeypatch):
     monkeypatch.setattr(store_age, "find_proof", nothing)
 
 
+def only_the_first_message_of_a_segment_shows_its_format(monkeypatch):
+    """Messages of format v0 and v1 behind a batch of v2 are taken for damage."""
+
+    def first_old_message(segment, files, *, known_below):
+        del files, known_below
+        yield
+        head = segment.file.read_now(0, MAGIC_AT + 1)
+        return 0 if len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC else None
+
+    monkeypatch.setattr(recovery, "first_old_message", first_old_message)
+
+
+def messages_are_not_searched_above_what_is_known(monkeypatch):
+    """What Kafka appends to a directory that it gets back is not converted."""
+    search = upgrade.first_old_message
+
+    def first_old_message(segment, files, *, known_below):
+        if known_below:
+            return None
+        return (yield from search(segment, files, known_below=0))
+
+    monkeypatch.setattr(recovery, "first_old_message", first_old_message)
+
+
 def of_transactions(trait, *kinds):
     options = TransactionOptions(version=2, late_copies=False)
     return Options(brokers=3, seconds=30.0, transactions=options, traits={trait}, kinds=kinds)
@@ -146,7 +171,12 @@ PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 SLOW_STARTS = Options(
     brokers=3, seconds=6.0, traits={Trait.SLOW_STORE}, kinds=(*[Kind.SLOW_STORE] * 3, Kind.KILL)
 )
+FORMATS = Options(
+    brokers=1, seconds=20.0, traits={Trait.OLD}, kinds=(Kind.OLD_FORMATS, Kind.CRASH, Kind.KILL)
+)
 FOUND = [
+    (only_the_first_message_of_a_segment_shows_its_format, 1, FORMATS),
+    (messages_are_not_searched_above_what_is_known, 1, FORMATS),
     (
         a_partition_outside_the_metadata_cache_counts_as_deleted,
         24,

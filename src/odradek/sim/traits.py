@@ -20,11 +20,13 @@ class Trait(Enum):
     STATIC = "members of a group have instance ids"
     SLOW_STORE = "the store answers late, again and again"
     STRAYS = "requests that a broker sent before it lost power arrive late"
+    OLD = "clients of message formats v0 and v1; a single broker's logs have these formats, too"
     YOUNG = "topics are created, grown, truncated and deleted during transactions"
 
 
-_USUAL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS, Trait.SLOW_STORE)
-_OF_GROUPS: Final = (*_USUAL, Trait.REGISTERS, Trait.LATE, Trait.STATIC)
+_OF_ALL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS, Trait.SLOW_STORE)
+_USUAL: Final = (*_OF_ALL, Trait.OLD)
+_OF_GROUPS: Final = (*_OF_ALL, Trait.REGISTERS, Trait.LATE, Trait.STATIC)
 _OF_TRANSACTIONS: Final = (*_OF_GROUPS, Trait.YOUNG)
 
 

@@ -16,7 +16,7 @@ The disk is read by a separate parser, which uses the file format and none of `o
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,7 +31,14 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
-from odradek.sim.checks.history import Facts, History, PartitionKey, read_batches
+from odradek.record.batch import OVERHEAD_BYTES, size_at
+from odradek.sim.checks.history import (
+    Facts,
+    History,
+    PartitionKey,
+    read_batches,
+    read_messages,
+)
 from odradek.sim.world.cluster import LOG_DIRS, ProcessState, SimulatedBroker
 from odradek.sim.world.disk import Crash, SimulatedDisk
 from odradek.sim.world.stored import Content
@@ -212,7 +219,8 @@ class LogChecker:
         for batch in before.batches:
             known = log.epochs.epoch_at(batch.base_offset)
             # -1: below a log start offset that was not checkpointed before the crash.
-            if known not in (batch.leader_epoch, -1):
+            # Converted messages of an old format have no leader epoch.
+            if batch.leader_epoch >= 0 and known not in (batch.leader_epoch, -1):
                 self._violated(
                     f"{broker.name}: {log.directory} has a batch of leader epoch "
                     f"{batch.leader_epoch} at {batch.base_offset}, where it has {known}"
@@ -451,18 +459,32 @@ def _batches_in(segment: Content) -> list[BatchOnDisk]:
         known = segment.known = []
     assert isinstance(known, list)
     with memoryview(segment.data) as data:
-        for header, keys in read_batches(data[segment.known_bytes :]):
-            known.append(
-                BatchOnDisk(
-                    header.base_offset,
-                    header.leader_epoch,
-                    keys,
-                    header.next_offset,
-                    header.size_bytes,
-                )
-            )
-            segment.known_bytes += header.size_bytes
+        more = True
+        while more:
+            before = segment.known_bytes
+            for header, keys in read_batches(data[before:]):
+                base, end, size = header.base_offset, header.next_offset, header.size_bytes
+                known.append(BatchOnDisk(base, header.leader_epoch, keys, end, size))
+                segment.known_bytes += size
+            message = _old_message_at(data, segment.known_bytes)
+            if message is not None:
+                known.append(message)
+                segment.known_bytes += message.size_bytes
+            more = message is not None
     return known
+
+
+def _old_message_at(data: memoryview, position: int) -> BatchOnDisk | None:
+    """A whole message of format v0 or v1, or what is wrapped in one."""
+    if len(data) - position < OVERHEAD_BYTES:
+        return None
+    size = size_at(data, position)
+    with suppress(ApiError):
+        found = list(read_messages(data[position : position + size]))
+        if found:
+            keys = tuple(key for _, key in found)
+            return BatchOnDisk(found[0][0], -1, keys, found[-1][0] + 1, size)
+    return None
 
 
 def _log_start(disk: SimulatedDisk, path: str, partition: TopicPartition) -> int:

@@ -26,7 +26,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from odradek.record.batch import BatchHeader, CorruptBatchError, has_valid_crc, iter_batches
+from odradek.record.batch import BatchHeader, Bytes, CorruptBatchError, has_valid_crc, iter_batches
+from odradek.record.message_set import iter_messages
+from odradek.record.message_set import iter_records as message_records
 from odradek.record.records import iter_records
 
 _FILLER: Final = b"the quick brown fox jumps over the lazy dog. " * 16
@@ -66,6 +68,18 @@ def read_batches(data: memoryview) -> Iterator[tuple[BatchHeader, tuple[bytes | 
             yield header, _keys_in(bytes(8) + header.length.to_bytes(4) + bytes(4) + bytes(batch))
     except CorruptBatchError:
         return
+
+
+def read_messages(data: Bytes) -> Iterator[tuple[int, bytes | None]]:
+    """Offset and key of each record of a message set; None for one whose value does not match.
+
+    Raises:
+        CorruptBatchError, InvalidRecordError: it is damaged, or of format v2.
+    """
+    for message in iter_messages(data):
+        for record in message_records(message):
+            is_whole = record.key and record.value == value_of(record.key)
+            yield record.offset, record.key if is_whole else None
 
 
 @dataclass(slots=True)

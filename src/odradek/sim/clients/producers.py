@@ -18,9 +18,11 @@ from odradek.client.connection import Connection
 from odradek.model.errors import RETRIABLE, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.compression import Codec
+from odradek.record.message_set import write_messages
 from odradek.record.records import Record, build_batch
 from odradek.sim.checks.history import Facts, Topic, value_of
 from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.traits import Trait
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import encoder
 from odradek.wire.header import encode_request_header
@@ -53,6 +55,8 @@ CODECS: Final = (
     Codec.SNAPPY,
     Codec.GZIP,
 )
+OLD_VERSIONS: Final = (0, 1, 2)  # with messages of format v0, in version 2 also of v1
+OLD_CODECS: Final = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 # What ends the session of an idempotent producer.
 FENCED: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -93,6 +97,14 @@ class SimulatedProducer:
             self._sizes, self._each_second = (1, 2), TORRENT_EACH_SECOND
         self._codec = self._random.choice(CODECS)
         self._version = 11 if self._codec is Codec.ZSTD else self._random.choice(VERSIONS)
+        if Trait.OLD in workload.traits and self._codec is Codec.ZSTD:
+            self._codec = Codec.LZ4  # zstd is not for readers of messages
+        self._magic = 2
+        is_old = Trait.OLD in workload.traits and not self._is_idempotent and self._acks
+        if is_old and self._random.random() < 0.7:
+            self._version = self._random.choice(OLD_VERSIONS)
+            self._magic = self._random.randint(0, 1) if self._version > 1 else 0
+            self._codec = self._random.choice(OLD_CODECS)
         self._producer_id = -1
         self._sequences: dict[TopicPartition, int] = {}
         # The leader epoch in which its last batch was acknowledged.
@@ -154,8 +166,10 @@ class SimulatedProducer:
             self._workload.history.sending(key, topic, index, idempotent=self._is_idempotent)
         partition = TopicPartition(topic.name, index)
         now_ms = self._workload.wall_ms()
-        records = [Record(key, value_of(key), now_ms) for key in keys]
-        if self._is_idempotent:
+        records = [Record(key, value_of(key), now_ms, (), n) for n, key in enumerate(keys)]
+        if self._magic < 2:
+            batch = bytes(write_messages(records, magic=self._magic, codec=self._codec))
+        elif self._is_idempotent:
             sequence = self._sequences.get(partition, 0)
             self._sequences[partition] = sequence + count
             batch = build_batch(

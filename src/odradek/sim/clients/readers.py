@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Final
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import NO_LEADER, TopicPartition
-from odradek.sim.checks.history import Facts, Floor, PartitionKey, Topic, read_batches
+from odradek.sim.checks.history import (
+    Facts,
+    Floor,
+    PartitionKey,
+    Topic,
+    read_batches,
+    read_messages,
+)
 from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.traits import Trait
 from odradek.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
     from odradek.sim.clients.workload import Workload
 
 VERSIONS: Final = (4, 7, 11, 12, 13, 16, 17)
+OLD_VERSIONS: Final = (0, 1, 2, 3)  # which get records in format v0 or v1
+BATCHES_SINCE: Final = 4
 BY_ID_SINCE: Final = 13
 SESSIONS_SINCE: Final = 7
 EARLIEST: Final = -2
@@ -74,6 +84,8 @@ class Reader:
         self._random = client.random
         self._name = name
         self._version = self._random.choice(VERSIONS)
+        if Trait.OLD in workload.traits and self._random.random() < 0.5:
+            self._version = self._random.choice(OLD_VERSIONS)
         self._by_id = self._version >= BY_ID_SINCE
         self._isolation = self._random.randint(0, 1)
         smallest = 2_000 if workload.replication_factor == 1 else 50_000
@@ -244,7 +256,10 @@ class Reader:
                 log_start=data.log_start_offset if self._version >= 5 else floor.log_start,
                 where=self._name,
             )
-            self._take(position, data)
+            if self._version < BATCHES_SINCE:
+                self._take_messages(leader, position, data)
+            else:
+                self._take(position, data)
             return False
         error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -271,6 +286,21 @@ class Reader:
                     history.seen(facts, offset, key, self._name)
             position.offset, position.leader_epoch = header.next_offset, header.leader_epoch
             position.cuts = facts.cuts
+
+    def _take_messages(self, leader: Connection, position: Position, data: PartitionData) -> None:
+        history, facts = self._workload.history, position.facts
+        for offset, key in read_messages(data.records or b""):
+            if offset < position.offset:
+                continue
+            if offset > position.offset or offset >= data.high_watermark:
+                self._workload.violated(
+                    f"{facts}: {self._name} at {position.offset} got offset {offset}; the high "
+                    f"watermark is {data.high_watermark}"
+                )
+            history.seen(facts, offset, key, self._name)
+            position.offset, position.cuts = offset + 1, facts.cuts
+            # Messages do not have it: the broker's, which has not changed since the request.
+            position.leader_epoch = self._workload.leader_epoch_at(leader, facts)
 
     async def _reset(self, leader: Connection, position: Position) -> None:
         """Go on at the log start offset; only deleted or lost records may be out of range."""

@@ -27,6 +27,7 @@ from odradek.sim.world.cluster import (
 )
 from odradek.sim.world.disk import UNLIMITED, DiskFault
 from odradek.sim.world.network import USUAL_DELAY_MS
+from odradek.sim.world.old_formats import rewrite_in_old_formats
 
 HOUR_MS: Final = 3_600_000
 FOR_EVER: Final = 1 << 60
@@ -73,11 +74,14 @@ class Kind(Enum):
     DISK_MOMENTS = "single operations of the disk fail"
     DESCRIPTORS = "no file descriptor is free, repeatedly"
     STORE_BACKUP = "the store is put back from a backup"
+    OLD_FORMATS = "clean stop; the logs are as an earlier Kafka wrote them"
 
 
 # Hardly ever drawn at a time when they have an effect: they wait for that time themselves.
 _CONTRIVED: Final = frozenset({Kind.LATE_STOP_REPLICA, Kind.LOST_ISR_UPDATE})
 _PATIENCE_S: Final = 20.0
+# Drawn in addition, for seeds with a trait.
+_OF_TRAITS: Final = (Kind.SLOW_STORE, Kind.OLD_FORMATS)
 # Faults of coordinators.
 OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_UPDATE_METADATA, Kind.GROW_INTERNAL)
 # Faults of single operations of a disk that is sound otherwise.
@@ -101,33 +105,14 @@ OF_SEVERAL: Final = _CONTRIVED | {
 USUAL: Final = tuple(
     kind
     for kind in Kind
-    if kind
-    not in {
-        Kind.BLACKOUT,
-        Kind.FLAP,
-        Kind.SLOW_LINK,
-        Kind.SLOW_STORE,  # drawn in addition, with the trait of this name
-        Kind.LEADER_CHANGES,
-        *_CONTRIVED,
-        *OF_COORDINATORS,
-        *OF_MOMENTS,
-        *OF_BACKUPS,
-    }
+    if kind not in _CONTRIVED.union(OF_COORDINATORS, OF_MOMENTS, OF_BACKUPS, _OF_TRAITS)
+    and kind not in {Kind.BLACKOUT, Kind.FLAP, Kind.SLOW_LINK, Kind.LEADER_CHANGES}
 )
 # Faults after which every record is still there, as long as the log directories can be read.
 LOSSLESS: Final = (
-    Kind.KILL,
-    Kind.CRASH,
-    Kind.STOP,
-    Kind.PAUSE,
-    Kind.SLOW_DISK,
-    Kind.RESET,
-    Kind.CUT,
-    Kind.SLOW_NETWORK,
-    Kind.EXPIRE,
-    Kind.STORE_CUT,
-    Kind.STORE_TROUBLE,
-)
+    Kind.KILL, Kind.CRASH, Kind.STOP, Kind.PAUSE, Kind.SLOW_DISK, Kind.RESET, Kind.CUT,
+    Kind.SLOW_NETWORK, Kind.EXPIRE, Kind.STORE_CUT, Kind.STORE_TROUBLE,
+)  # fmt: skip
 
 
 def kinds_with_coordinators(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
@@ -308,6 +293,14 @@ async def _stop(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
     del cluster
     if broker.is_up:
         await broker.stop()
+    await _start_again(broker, fault)
+
+
+async def _age(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    if broker.is_up:
+        await broker.stop()
+        if not broker.gave_up:
+            rewrite_in_old_formats(broker.disk, cluster.randomness(f"formats {fault.number}"))
     await _start_again(broker, fault)
 
 
@@ -733,4 +726,5 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.DISK_MOMENTS: (True, fail_moments),
     Kind.DESCRIPTORS: (True, take_descriptors),
     Kind.STORE_BACKUP: (True, _put_store_back),
+    Kind.OLD_FORMATS: (True, _age),
 }

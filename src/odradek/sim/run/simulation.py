@@ -113,6 +113,17 @@ class Options:
             return USUAL
         return kinds_with_coordinators(self.brokers, durable=self.durable)
 
+    def kinds_with(self, traits: frozenset[Trait]) -> tuple[Kind, ...]:
+        """The kinds of faults of a seed with these traits.
+
+        Several brokers have no old formats on their disks: there the epochs of leaders are missing,
+        by which replicas are compared.
+        """
+        is_old = Trait.OLD in traits and self.kinds is None and self.brokers == 1
+        return (
+            (*self.fault_kinds, Kind.OLD_FORMATS, Kind.OLD_FORMATS) if is_old else self.fault_kinds
+        )
+
     @property
     def broker_properties(self) -> dict[str, str]:
         """The brokers' options that follow from flags alone."""
@@ -315,7 +326,7 @@ class Simulation:
             cluster.randomness("faults"),
             seconds=options.seconds,
             brokers=options.brokers,
-            kinds=options.fault_kinds,
+            kinds=options.kinds_with(traits),
             is_uneven=Trait.UNEVEN in traits,
         )
         is_slow = options.kinds is None or Kind.SLOW_STORE in options.kinds
