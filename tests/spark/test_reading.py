@@ -183,6 +183,7 @@ def test_a_pattern_matches_anywhere_in_a_name(load, servers, create):
     arrow.write_topic(servers, create("some.where-1", 1), pa.table({"value": [b"1"]}))
 
     assert load(subscribe=None, subscribePattern="me.where").count() == 1
+    assert load(subscribe=None, subscribePattern="me[a-z.&&[^x]]where").count() == 1
 
 
 def test_a_corrupt_batch_is_named(load, servers, create, broker):

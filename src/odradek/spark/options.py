@@ -18,6 +18,7 @@ from odradek.client.producer.settings import PRODUCER
 from odradek.client.settings import COMMON, ClientSettings, read
 from odradek.config.option import Option
 from odradek.model.errors import OdradekError
+from odradek.model.java_pattern import JavaPatternError, compile_java_pattern
 from odradek.model.partition import TopicPartition
 
 EARLIEST: Final = -2
@@ -391,8 +392,8 @@ def _strategy(options: Mapping[str, str]) -> dict[str, Any]:
         raise OptionError("Pattern to subscribe is empty as specified value for option "
                           "'subscribePattern' is ''")  # fmt: skip
     try:
-        re.compile(value)
-    except re.error as error:
+        compile_java_pattern(value)
+    except JavaPatternError as error:
         raise OptionError(f"subscribePattern={value!r}: no valid pattern: {error}") from None
     return {"pattern": value}
 

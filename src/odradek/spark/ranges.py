@@ -1,13 +1,13 @@
 """From options to offset ranges: the requests to the cluster before anything is read."""
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from odradek.client.arrow.cluster import UnknownTopicError, partitions_by_topic, topic_names
 from odradek.client.cluster import Cluster
 from odradek.client.fetch.offsets import list_offsets
+from odradek.model.java_pattern import compile_java_pattern
 from odradek.model.partition import TopicPartition
 from odradek.spark.offsets import LostDataError, Piece
 from odradek.spark.options import EARLIEST, LATEST, OptionError, QueryBound, ReadOptions
@@ -37,7 +37,7 @@ async def partitions_of(cluster: Cluster, options: ReadOptions) -> list[TopicPar
         return list(options.assign)
     topics = options.subscribe
     if options.pattern is not None:
-        pattern = re.compile(options.pattern)
+        pattern = compile_java_pattern(options.pattern)
         # A match anywhere in the name, as in the connector.
         topics = tuple(topic for topic in await topic_names(cluster) if pattern.search(topic))
         if not topics:

@@ -7,12 +7,12 @@ requested again for `default.api.timeout.ms`, and its offsets are kept even then
 only when the topic has another id, which means another topic of that name (KIP-516).
 """
 
-import re
 from collections.abc import Collection
 from typing import NamedTuple
 
 from odradek.client.arrow.cluster import existing, retries, topic_names
 from odradek.client.cluster import Cluster
+from odradek.model.java_pattern import compile_java_pattern
 from odradek.model.partition import TopicPartition
 from odradek.spark.options import ReadOptions
 
@@ -31,7 +31,7 @@ class StreamTopics:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._pattern = None if options.pattern is None else re.compile(options.pattern)
+        self._pattern = None if options.pattern is None else compile_java_pattern(options.pattern)
         self._ids: dict[str, bytes] = {}
         self._missing: set[str] = set()  # those that a whole timeout was spent on
 

@@ -47,6 +47,7 @@ def test_names_are_case_insensitive():
         ({**SERVERS, "subscribe": " , "}, "No topics to subscribe to"),
         ({**SERVERS, "subscribePattern": " "}, "Pattern to subscribe is empty"),
         ({**SERVERS, "subscribePattern": "a("}, "no valid pattern"),
+        ({**SERVERS, "subscribePattern": "(?m)^a"}, "flags other than i and s"),
         ({**SERVERS, "assign": "[1]"}, 'Expected e.g. {"topicA":\\[0,1\\]'),
         ({**SERVERS, "assign": "{}"}, "No topicpartitions to assign"),
         ({**GIVEN, "startingOffsets": "latest"}, "starting offset can't be latest for batch"),

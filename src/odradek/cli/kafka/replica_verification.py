@@ -21,6 +21,7 @@ from odradek.client.fetch.requests import DEBUGGING_CONSUMER, FetchLimits, Wante
 from odradek.client.settings import ClientSettings
 from odradek.config.option import INT_MAX
 from odradek.model.errors import OdradekError
+from odradek.model.java_pattern import JavaPatternError, compile_java_pattern
 from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.record.batch import iter_batches
@@ -96,8 +97,8 @@ def command_line() -> Parser:
 def _pattern(text: str) -> re.Pattern[str]:
     cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
-        return re.compile(cleaned)
-    except re.error:
+        return compile_java_pattern(cleaned)
+    except JavaPatternError:
         raise RegexError(f"{cleaned} is an invalid regex") from None
 
 

@@ -308,11 +308,14 @@ def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
     expression = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
     if expression.replace("_", "").replace("-", "").isalnum():
         return [name for name in names if name == expression]
-    import re  # noqa: PLC0415 - most calls name one topic
+    from odradek.model.java_pattern import (  # noqa: PLC0415 - most calls name one topic
+        JavaPatternError,
+        compile_java_pattern,
+    )
 
     try:
-        compiled = re.compile(expression)
-    except re.error:
+        compiled = compile_java_pattern(expression)
+    except JavaPatternError:
         raise ToolError(f"{expression} is an invalid regex.") from None
     return [name for name in names if compiled.fullmatch(name)]
 

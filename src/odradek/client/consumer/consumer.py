@@ -92,8 +92,12 @@ class Consumer(Closing):
         if self._coordinator is not None:
             self._coordinator.rejoin("the subscription has changed")
 
-    def subscribe_pattern(self, pattern: str, listener: "RebalanceListener | None" = None) -> None:
+    def subscribe_pattern(
+        self, pattern: str | re.Pattern[str], listener: "RebalanceListener | None" = None
+    ) -> None:
         """Subscribe to all topics whose whole name matches, including topics created later.
+
+        A text has Python's syntax; `model.java_pattern` compiles one in Java's.
 
         Raises:
             IllegalStateError: as `subscribe`.

@@ -10,6 +10,7 @@ import re
 from typing import Final, NamedTuple
 
 from odradek.model.errors import OdradekError
+from odradek.model.java_pattern import JavaPatternError, compile_java_pattern
 
 _PRINCIPAL: Final = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?")
 _RULE: Final = re.compile(
@@ -104,10 +105,10 @@ def _parsed(text: str) -> NameRule:
         )
     try:
         match, pattern = (
-            None if found[name] is None else re.compile(found[name])
+            None if found[name] is None else compile_java_pattern(found[name])
             for name in ("match", "pattern")
         )
-    except re.error as error:
+    except JavaPatternError as error:
         raise KerberosNameError(f"{text!r}: {error}") from None
     groups = [int(number) for number in _PARAMETER.findall(found["replacement"] or "")]
     if pattern is not None and max(groups, default=0) > pattern.groups:

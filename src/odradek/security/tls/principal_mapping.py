@@ -5,21 +5,20 @@ r"""`ssl.principal.mapping.rules`: from the subject of a certificate to the name
 Rules are separated by commas, and the first one whose pattern matches the whole name decides. In
 the replacement `$1` is a group of the pattern; `L` or `U` makes the result lower or upper case.
 `DEFAULT` is the name itself. A slash within a pattern or a replacement is written `\/`. This is
-Kafka's `SslPrincipalMapper`, with the regular expressions of Python: Java's named groups are
-translated; its character classes `\p{...}` do not exist here.
+Kafka's `SslPrincipalMapper`; the patterns have Java's syntax (see `model.java_pattern`).
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from odradek.model.java_pattern import JavaPatternError, compile_java_pattern
 from odradek.security.tls.stores import TlsError
 
 _OPTION: Final = "ssl.principal.mapping.rules"
 _RULE: Final = re.compile(
     r"RULE:(?P<pattern>(?:[^\\/]|\\.)*)/(?P<replacement>(?:[^\\/]|\\.)*)/(?P<case>[LU]?)"
 )
-_JAVA_GROUP: Final = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>[0-9]+)|\$\{(?P<name>[^}]*)\}|\$|\\")
 
 
@@ -95,8 +94,8 @@ def _parse(text: str) -> list[_Rule]:
 
 def _rule(match: re.Match[str]) -> _Rule:
     try:
-        pattern = re.compile(_JAVA_GROUP.sub(r"(?P<\1>", match["pattern"]))
-    except re.error as error:
+        pattern = compile_java_pattern(match["pattern"])
+    except JavaPatternError as error:
         raise TlsError(f"{_OPTION}: {match['pattern']!r} is not a pattern: {error}") from None
     return _Rule(pattern, match["replacement"], match["case"])
 

@@ -41,6 +41,7 @@ from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import SettingsError
 from odradek.config.option import InvalidConfigError
 from odradek.model.errors import OdradekError
+from odradek.model.java_pattern import JavaPatternError, compile_java_pattern
 from odradek.model.partition import TopicPartition
 
 _LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -340,11 +341,12 @@ def _begin(consumer: Consumer, plan: Plan) -> None:
     if plan.pattern is not None:
         if not plan.pattern:
             raise IllegalArgumentError("Topic pattern to subscribe to cannot be empty")
-        import re  # noqa: PLC0415  asyncio has it anyway; this names what is used here
 
         try:
-            consumer.subscribe_pattern(plan.pattern.strip().replace(",", "|").replace(" ", ""))
-        except re.error as error:
+            consumer.subscribe_pattern(
+                compile_java_pattern(plan.pattern.strip().replace(",", "|").replace(" ", ""))
+            )
+        except JavaPatternError as error:
             near = " " * (error.pos or 0)
             raise PatternError(
                 f"{error.msg} near index {error.pos}\n{plan.pattern}\n{near}^"
