@@ -122,7 +122,8 @@ async def stale_leader(scene: Scene) -> None:
     assert scene.leads(leader)
     scene.part(leader, other)
     append(leader, b"x")
-    await until(lambda: set(scene.state.isr) == {first.id, leader.id})
+    await until(lambda: set(leading(leader).isr.committed) == {first.id, leader.id})
+    assert not leading(leader).isr.is_in_flight
     scene.cut(scene.controller, leader)
     await scene.prefer(first)
     await until(lambda: set(scene.state.isr) == {0, 1, 2}, what="the other does not join")
