@@ -190,7 +190,7 @@ FOUND = [
     ),
     (
         a_failed_commit_drops_earlier_pending_commits,
-        119,
+        188,
         of_groups(Trait.REGISTERS, *PAUSES),
     ),
     (a_failed_load_is_not_retried, 4, ALONE),
