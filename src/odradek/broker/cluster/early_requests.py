@@ -26,7 +26,7 @@ from odradek.wire.api_keys import ApiKey
 
 log = logging.getLogger(__name__)
 # The first two bytes of a request are its API key.
-_HELD: Final = frozenset(
+HELD: Final = frozenset(
     int(key).to_bytes(2, "big")
     for key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
 )
@@ -57,7 +57,7 @@ class EarlyRequests:
 
     def _around(self, frames: Frames) -> Frames:
         def hold_back(connection: Connection, frame: memoryview) -> None:
-            if bytes(frame[:2]) not in _HELD:
+            if bytes(frame[:2]) not in HELD:
                 frames(connection, frame)
             elif self._has_room_for(connection):
                 self._waiting[connection] = None

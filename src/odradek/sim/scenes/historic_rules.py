@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import odradek.controller.handlers.isr as isr_changes
 from odradek.broker import controller_requests
+from odradek.broker.cluster import early_requests
 from odradek.broker.controller.election import ControllerTerm
 from odradek.broker.replication import fetching, isr_shell, replica_fetcher, truncation
 from odradek.broker.replication.partition import Partition
@@ -134,6 +135,7 @@ def no_broker_epoch(patches: Patches) -> None:
         return refuse(**{**epochs, "broker_epoch": -1, "own_broker_epoch": 0})
 
     patches.setattr(controller_requests, "refuse_request", accept)
+    patches.setattr(early_requests, "HELD", frozenset())  # nothing waits for the registration
     no_broker_epoch_of_isr_members(patches)
 
 
