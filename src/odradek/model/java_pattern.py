@@ -297,6 +297,7 @@ class _JavaReader:
         is_first = True
         while is_first or not self._take("]"):
             if self._at >= len(self._pattern):
+                self._at -= 1  # Java names the last character here
                 self._refuse("unterminated set: the ] is missing")
             if self._take("&&"):
                 if self._take("&"):
