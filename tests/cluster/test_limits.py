@@ -352,7 +352,7 @@ def test_idle_connections_leave_files_for_logs(make_broker):
                 assert peer.produce(topic, partition, batch).error_code == 0
         for connection in idle:
             connection.close()
-    assert broker.metric("odradek_connections_refused") > 200
+    assert broker.metric("odradek_connections_refused") > 150  # about 210 of 600 are for clients
     assert broker.output().count("for more there are no files") <= 2
     assert broker.is_up
     assert broker.traces() == []
