@@ -216,7 +216,7 @@ def test_a_broker_with_a_wrong_password_says_what_to_do(make_broker, tmp_path):
         return done.stdout if "out of the ISR" in done.stdout else None
 
     explained = wait_for(why)
-    assert "it cannot connect to broker 1: 127.0.0.1:" in explained
+    assert "broker 2 cannot fetch from broker 1: 127.0.0.1:" in explained
     assert "refuses the log-in" in explained
 
 

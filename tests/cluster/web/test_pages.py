@@ -204,8 +204,8 @@ def test_a_group_has_members_lag_and_how_it_was_found_and_is_reset_when_it_is_em
     (row,) = tried.json()["offsets"]
     assert (row["committed_offset"], row["new_offset"]) == (4, 0)
     assert "-5 is out of bounds" in row["note"]
-    assert tried.json()["command"].endswith(
-        "--reset-offsets --group readers --all-topics --shift-by -9 --dry-run"
+    assert tried.json()["command"]["text"].endswith(
+        "--reset-offsets --group readers --all-topics --shift-by=-9 --dry-run"
     )
     assert (before[partition].offset, after[partition].offset) == (4, 7)
     assert done.json()["executed"]
