@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -24,6 +25,8 @@ _PORTS: Final = range(20_000, 32_000)
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 _LISTENS: Final = "0A"  # TCP_LISTEN in /proc/net/tcp
 _COMMAND_CHARS_MAX: Final = 100
+_TRIES: Final = 40
+_BETWEEN_TRIES_S: Final = 0.05
 
 
 def check_startable(brokers: Mapping[int, Mapping[str, str]]) -> None:
@@ -47,6 +50,11 @@ def check_startable(brokers: Mapping[int, Mapping[str, str]]) -> None:
 
 def _check_port(broker_id: int, host: str, port: int) -> None:
     where = "::" if host == "::" else "0.0.0.0" if host in _EVERY_INTERFACE else host
+    # The sockets of a broker that was just killed are closed a moment after its end is seen.
+    for _ in range(_TRIES):
+        if is_free(where, port):
+            return
+        time.sleep(_BETWEEN_TRIES_S)
     if not is_free(where, port):
         raise LocalError(
             f"broker {broker_id} cannot listen at port {port} of {host or 'every interface'}: "
