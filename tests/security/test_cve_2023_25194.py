@@ -13,6 +13,9 @@ from odradek.client.security.bearer import bearer_token
 from odradek.client.security.jaas import credentials
 from odradek.client.settings import ClientSettings, SettingsError
 from odradek.config.broker import BrokerConfig
+from odradek.config.option import InvalidConfigError
+from odradek.config.providers import resolve
+from odradek.net.config_sources import HostSources
 
 JNDI = (
     "com.sun.security.auth.module.JndiLoginModule required "
@@ -62,10 +65,22 @@ def test_a_file_without_a_token_is_not_sent_anywhere(tmp_path):
     assert "root:x" not in str(error.value)
 
 
-def test_no_variable_is_replaced(monkeypatch):
+def test_no_variable_is_replaced_unless_its_provider_is_configured(monkeypatch):
     monkeypatch.setenv("SECRET", "hidden")
     for text in ("${env:SECRET}", "${file:/etc/passwd:root}", "${SECRET}", "$SECRET"):
-        properties = {"client.id": text, "config.providers": "env"}
-        assert ClientSettings.from_properties(properties).client_id == text
-        config = BrokerConfig({"broker.rack": text, "config.providers": "env"}, host_name="h")
+        assert ClientSettings.from_properties({"client.id": text}).client_id == text
+        config = BrokerConfig(resolve({"broker.rack": text}, HostSources()), host_name="h")
         assert config.broker_rack == text
+        with pytest.raises(InvalidConfigError, match="config.providers.env.class"):
+            ClientSettings.from_properties({"client.id": text, "config.providers": "env"})
+
+
+def test_a_provider_reads_no_file_outside_of_its_paths(tmp_path):
+    properties = {
+        "config.providers": "file",
+        "config.providers.file.class": "FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(tmp_path),
+        "client.id": "${file:/etc/passwd:root}",
+    }
+    with pytest.raises(InvalidConfigError, match="/etc/passwd is not below allowed.paths"):
+        ClientSettings.from_properties(properties)
