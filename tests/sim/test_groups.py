@@ -11,7 +11,7 @@ from odradek.sim.run.simulation import Options, simulate
 SEEDS = (*range(30, 34), *range(35, 41))
 ALONE = range(101, 105)
 DURABLE = range(201, 207)
-BLACKOUTS = range(301, 304)
+BLACKOUTS = (301, 303, 304)
 
 
 @cache

@@ -11,7 +11,7 @@ from odradek.sim.clients.client import TROUBLE
 from odradek.sim.world.cluster import PORT, ProcessState
 from odradek.wire.api_keys import ApiKey
 
-SEEDS = range(1, 4)
+SEEDS = (9, 15, 21)  # a mistake shows in these
 WATCH_S = 0.02
 VERSION_2_END = 5
 
