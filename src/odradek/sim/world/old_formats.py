@@ -12,7 +12,7 @@ from odradek.log.checkpoints import FORMAT_FILE, decode_offsets, encode_offsets
 from odradek.log.directories import Mark, partition_directories
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
-from odradek.record.batch import iter_batches
+from odradek.record.batch import CorruptBatchError, iter_batches
 from odradek.record.compression import Codec
 from odradek.record.message_set import write_messages
 from odradek.record.records import iter_records
@@ -60,7 +60,11 @@ def _rewrite_log(
         path = f"{directory}/{entry.name}"
         data = memoryview(disk.read_file(path) or b"")
         out = bytearray()
-        for position, header in iter_batches(data):
+        try:
+            batches = list(iter_batches(data))
+        except CorruptBatchError:
+            return  # rewritten before, and not loaded since
+        for position, header in batches:
             if draw.random() < changes:
                 magic = draw.randrange(3)
             batch = data[position : position + header.size_bytes]

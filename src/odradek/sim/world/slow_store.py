@@ -36,7 +36,7 @@ class SlowStore:
     """Delays that are added to some of the requests of some brokers."""
 
     broker: int | None = None  # None: of all brokers and clients
-    operations: frozenset[str] = frozenset(OPERATIONS)
+    operations: tuple[str, ...] = tuple(sorted(OPERATIONS))
     share: float = 1.0  # of the requests
     delay_ms: tuple[int, int] = DELAYS_MS[0]  # from and to
     delays_requests: bool = False
@@ -69,7 +69,7 @@ def draw_slow_store(chance: random.Random, broker: int) -> SlowStore:
         low, high = low // 2, high // 2
     return SlowStore(
         broker=chance.choice((broker, broker, None)),
-        operations=frozenset(operations),
+        operations=tuple(sorted(operations)),
         share=chance.choice(SHARES),
         delay_ms=(low, high),
         delays_requests=requests,
