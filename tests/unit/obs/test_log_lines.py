@@ -41,6 +41,7 @@ def test_ordinary_lines_are_unchanged(log):
         ("\u202egnp\u2028", "\\u202egnp\\u2028"),
         ("\udc80", "\\udc80"),
     ],
+    ids=["line", "escape", "C1", "bidirectional", "surrogate"],
 )
 def test_a_name_stays_in_its_line_and_is_printable(log, name, shown):
     logger, stream = log

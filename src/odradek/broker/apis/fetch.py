@@ -27,9 +27,9 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from odradek.broker.apis.fetch_errors import FetchErrors
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.current_leaders import CurrentLeaders
+from odradek.broker.replication.fetch_errors import FetchErrors
 from odradek.broker.replication.fetching import (
     Fetcher,
     Nearest,
