@@ -67,7 +67,7 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
             False,
             {
                 "answers lost": 200,
-                "members paused": 20,
+                "members paused": 15,
                 "members removed": 20,
                 "group coordinators loaded": 100,
                 "offsets not stable": 1,
