@@ -39,9 +39,8 @@ def test_ordinary_lines_are_unchanged(log):
         ("x\r\x1b[2J\x1b]0;title\x07", "x\\r\\x1b[2J\\x1b]0;title\\x07"),
         ("\x9b31m\x85", "\\u009b31m\\u0085"),
         ("\u202egnp\u2028", "\\u202egnp\\u2028"),
-        ("\udc80", "\\udc80"),
     ],
-    ids=["line", "escape", "C1", "bidirectional", "surrogate"],
+    ids=["line", "escape", "C1", "bidirectional"],
 )
 def test_a_name_stays_in_its_line_and_is_printable(log, name, shown):
     logger, stream = log
