@@ -8,7 +8,7 @@ transactional id. Some situations show in these counts alone: nothing else in th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from odradek.model.clock import WallMs
 from odradek.model.command import flag
@@ -65,24 +65,27 @@ class Throttled:
     last_ms: int
 
 
+_Counted = TypeVar("_Counted", CountedError, Throttled)
+
+
 def errors_of(reports: Reports) -> list[CountedError]:
     """The errors in the reports `broker`, the latest first."""
-    found = [
-        CountedError(broker, **{f.name: each[f.name] for f in fields(CountedError)[1:]})
-        for broker, report in reports.items()
-        for each in report.get("errors", ())
-    ]
-    return sorted(found, key=lambda e: (-e.last_ms, e.broker, e))
+    return _counted(CountedError, "errors", reports)
 
 
 def throttled_of(reports: Reports) -> list[Throttled]:
     """The throttled clients in the reports `broker`, the latest first."""
+    return _counted(Throttled, "throttles", reports)
+
+
+def _counted(kind: type[_Counted], key: str, reports: Reports) -> list[_Counted]:
+    names = [field.name for field in fields(kind)[1:]]
     found = [
-        Throttled(broker, **{f.name: each[f.name] for f in fields(Throttled)[1:]})
+        kind(broker, **{name: each[name] for name in names})
         for broker, report in reports.items()
-        for each in report.get("throttles", ())
+        for each in report.get(key, ())
     ]
-    return sorted(found, key=lambda t: (-t.last_ms, t.broker, t))
+    return sorted(found, key=lambda each: (-each.last_ms, each.broker, each))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,7 +7,7 @@ Behaviour:
       get the topic's name: an id is no secret, as in Apache Kafka.
     * Name and id both, or neither, for one topic: INVALID_REQUEST.
     * A topic named twice is deleted once, and answered twice.
-    * Of a topic whose znode cannot be read the znodes are removed: nobody knows its partitions.
+    * If a topic's znode cannot be read, only its znodes are removed: its partitions are unknown.
     * Answered when this broker's metadata does not have the topic any more; REQUEST_TIMED_OUT if it
       still does when the time is up. Deletion continues, and waits for replicas that are offline.
 
