@@ -15,8 +15,11 @@ of the HTTP server. The shares of the rest are what it takes at most:
 
 import logging
 import resource
+from functools import partial
+from itertools import count
 from typing import Final, NamedTuple
 
+from odradek.model.errors import StartupError
 from odradek.net.server import ACCEPTED_AT_ONCE
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ _DISK: Final = 16
 _REST: Final = 40
 _CLEANER: Final = 4  # the pipes of its process, and its end's
 _DIRECTORY: Final = 2  # its lock, and a flush of it
+_LEAST: Final = 16  # of logs, and of connections: a segment and its indexes, the other brokers
 
 
 class FileShares(NamedTuple):
@@ -62,7 +66,27 @@ def shares(
     """Half of what the others leave is for logs, at most 50,000, and the rest for connections.
 
     `directories` are those of log.dirs, `cleaners` the processes that clean logs.
+
+    Raises:
+        StartupError: the others leave too few.
     """
+    divide = partial(
+        _divide, backlog=backlog, listeners=listeners, directories=directories, cleaners=cleaners
+    )
+    found = divide(limit)
+    if found is None:
+        needed = next(more for more in count(limit) if divide(more) is not None)
+        raise StartupError(
+            f"{limit} open files are allowed, and this broker needs {needed}: raise the limit "
+            "(ulimit -n, LimitNOFILE=), or set fewer listeners, log.dirs or log.cleaner.threads"
+        )
+    return found
+
+
+def _divide(
+    limit: int, *, backlog: int, listeners: int, directories: int, cleaners: int
+) -> FileShares | None:
+    """The shares of a limit; None if it is too low."""
     at_once = max(1, min(backlog, ACCEPTED_AT_ONCE, limit // (32 * listeners)))
     http = max(2, min(_HTTP_PEERS_MAX, limit // 32))
     http_at_once = max(1, http // 8)
@@ -70,5 +94,7 @@ def shares(
     others += listeners * (1 + _TURNS * at_once) + 1 + http + _TURNS * http_at_once
     others += max(8, limit // 32)  # other brokers
     left = limit - others
-    logs = max(16, min(left // 2, 50_000))
-    return FileShares(logs, max(1, left - logs), at_once, http, http_at_once)
+    if left < 2 * _LEAST:
+        return None
+    logs = min(left // 2, 50_000)
+    return FileShares(logs, left - logs, at_once, http, http_at_once)

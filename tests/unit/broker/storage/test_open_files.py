@@ -2,12 +2,14 @@
 
 import errno
 import os
+import re
 
 import pytest
 
 from odradek.broker.storage.open_files import shares
 from odradek.log.disk import StorageError
 from odradek.log.system.disk import RealDisk
+from odradek.model.errors import StartupError
 
 # What else a broker opens at most: see the module.
 INTERNAL = 40 + 16 + 2 + 4
@@ -23,16 +25,43 @@ def test_the_shares_of_a_limit(limit, logs, connections):
     assert (found.logs, found.connections) == (logs, connections)
 
 
-@pytest.mark.parametrize("limit", [192, 256, 300, 512, 1_024, 4_096, 20_000, 1 << 20])
+@pytest.mark.parametrize("limit", [150, 192, 256, 300, 512, 1_024, 4_096, 20_000, 1 << 20])
 @pytest.mark.parametrize("listeners", [1, 2, 3])
 @pytest.mark.parametrize("backlog", [5, 50, 4_000])
 def test_all_shares_together_are_below_the_limit(limit, listeners, backlog):
     found = shares(limit, backlog=backlog, listeners=listeners)
-    refused = listeners * (1 + 4 * found.at_once) + 1 + 4 * found.http_at_once
-    taken = found.logs + found.connections + found.http + refused
 
-    assert taken + INTERNAL + limit // 32 <= limit
+    assert taken_by(found, limit, listeners=listeners) <= limit
     assert found.http >= 2
+
+
+def taken_by(found, limit, *, listeners=1, directories=1, cleaners=1):
+    """All files of a broker that uses each share up."""
+    refused = listeners * (1 + 4 * found.at_once) + 1 + 4 * found.http_at_once
+    internal = INTERNAL + 2 * (directories - 1) + 4 * (cleaners - 1) + max(8, limit // 32)
+    return found.logs + found.connections + found.http + refused + internal
+
+
+@pytest.mark.parametrize("listeners", [1, 2, 3])
+@pytest.mark.parametrize(("directories", "cleaners"), [(1, 1), (8, 4)])
+def test_a_limit_that_is_too_low_is_an_error_with_the_limit_that_is_needed(
+    listeners, directories, cleaners
+):
+    given = {"listeners": listeners, "directories": directories, "cleaners": cleaners}
+    needed = set()
+    for limit in range(250):
+        try:
+            found = shares(limit, backlog=50, **given)
+        except StartupError as error:
+            allowed, advised = map(int, re.findall(r"\d+", str(error)))
+            assert allowed == limit < advised
+            needed.add(advised)
+        else:
+            assert taken_by(found, limit, **given) <= limit
+            assert min(found.logs, found.connections) >= 16
+            needed.discard(limit)
+
+    assert not needed, "the advised limits are not enough"
 
 
 def test_a_long_queue_of_connections_takes_no_files():
