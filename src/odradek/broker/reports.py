@@ -10,6 +10,7 @@ All reports are read-only and limited, and contain no secrets: options are named
 What a viewer may not see is left out (`odradek.broker.viewer`).
 """
 
+import os.path
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
+from odradek.broker.cluster.stores import embedded_path
 from odradek.broker.controller.view import control_routes, in_pieces
 from odradek.broker.coordinators.group_report import group_report, groups_report
 from odradek.broker.exposed import exposed
@@ -63,9 +65,10 @@ def _broker(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Any]:
         "exposed": [each._asdict() for each in exposed(config, broker.server.ports)],
         "peers": _peers(broker),
         "fetch_problems": _fetch_problems(broker, viewer, LASTING_MS),
-        # The coordination store: `zookeeper` is None for the embedded one.
+        # The coordination store: `zookeeper` is None for the embedded one, `disk` is only its.
         "store": {
             "zookeeper": config.zookeeper_connect,
+            "disk": _store_disk(broker),
             "silent_ms": broker.lifecycle.silent_ms,
             "unregistered_ms": broker.lifecycle.unregistered_ms,
         },
@@ -141,6 +144,17 @@ def sample_disks(broker: ReportedParts) -> None:
             with suppress(StorageError):  # the next read or write there takes it offline
                 spaces.append((path, *broker.logs.space(path)))
     broker.incidents.disks_sampled(spaces)
+
+
+def _store_disk(broker: ReportedParts) -> Mapping[str, Any] | None:
+    """The disk of the embedded store's file."""
+    if broker.config.zookeeper_connect is not None:
+        return None
+    path = embedded_path(broker.config)
+    with suppress(StorageError):
+        total, usable = broker.logs.space(os.path.dirname(path) or ".")
+        return {"path": path, "total_bytes": total, "usable_bytes": usable}
+    return None
 
 
 def _directory(broker: ReportedParts, path: str) -> Mapping[str, Any]:

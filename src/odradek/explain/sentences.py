@@ -289,9 +289,7 @@ def _what_keeps_it(picture: Picture, p: Partition) -> tuple[Words | Slot, ...]:
 
 
 def _repair(picture: Picture, broker: int) -> Sentence:
-    if broker in picture.caller.local:
-        return sentence("repair the disk, then ", picture.caller.odradek("restart", broker))
-    return sentence(f"repair the disk, then restart broker {broker}")
+    return sentence("repair the disk, then ", picture.caller.restart(broker))
 
 
 def _balance(state: Mapping[str, Any], due: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from odradek.model.clock import WallMs
 from odradek.model.command import Command, about, command, flag
 from odradek.model.partition import TopicPartition
-from odradek.model.sentence import Sentence, joined, sentence
+from odradek.model.sentence import Sentence, Words, joined, sentence
 
 SHOWN: Final = 3  # names listed before "and N more"
 _STATES: Final = {
@@ -88,6 +88,12 @@ class Caller:
         """`odradek why`, for this cluster."""
         where = self.options or self.server
         return command("odradek", "why", kind, *about(name, (*words, *where)))
+
+    def restart(self, broker: int) -> Words:
+        """How to restart a broker that serves."""
+        if broker in self.local:
+            return self.odradek("restart", broker)
+        return f"restart broker {broker}"
 
     def bring_back(self, broker: int) -> Sentence:
         """How to restart a broker that does not serve."""

@@ -1,6 +1,6 @@
 """What is wrong with a cluster now, why and since when, and what to do. Pure rules on facts.
 
-    here, and in `rules.brokers`, `rules.clients`, `rules.errors` and `rules.stored`:
+    here, and in the modules of `rules`:
 
     offline             a partition without a leader: clients can neither write nor read
     replication-factor  fewer replicas than min.insync.replicas: acks=all can never succeed
@@ -13,8 +13,10 @@
     racks               racks on some brokers only: no topic can be made rack-aware
     same-rack           replicas of a partition share a rack though there are others
 
-    crashed, unreachable, advertised, unresolvable, log-dir, disk, cleaner, unknown-option,
-    in-the-clear, certificate, refused, controller, cut, set-aside         of single brokers
+    crashed, unreachable, advertised, unresolvable, unknown-option, in-the-clear, certificate,
+    refused, controller                                                    of single brokers
+
+    log-dir, disk, cleaner, cut, set-aside                                 of disks and logs
 
     unreadable-topic    a topic's znode cannot be read: no broker serves it
     invalid-option      a stored option of a topic is invalid, and has no effect

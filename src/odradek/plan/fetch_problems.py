@@ -38,13 +38,8 @@ class FetchProblem(NamedTuple):
                 f"let broker {self.follower} reach broker {self.leader} (network, firewall, "
                 "listener): then it catches up by itself"
             )
-        restart = (
-            caller.odradek("restart", self.follower)
-            if self.follower in caller.local
-            else f"restart broker {self.follower}"
-        )
         return sentence(
-            restart,
+            caller.restart(self.follower),
             ": it compares its logs with the coordination store then; if this does not help, see "
             f"the log of broker {self.follower}",
         )

@@ -202,7 +202,11 @@ def test_many_cuts_are_counted_and_the_newest_kept():
 
 def test_a_broker_reports_since_when_it_is_not_registered():
     async def story(live):
-        assert (await report(live, "broker"))["store"] == {
+        store = (await report(live, "broker"))["store"]
+        disk = store.pop("disk")
+        assert disk["path"].endswith(".coordination.db")
+        assert 0 < disk["usable_bytes"] < disk["total_bytes"]
+        assert store == {
             "zookeeper": None,
             "silent_ms": None,
             "unregistered_ms": None,

@@ -40,11 +40,16 @@ def store_of(
     """
     if config.zookeeper_connect is not None:
         return _zookeeper(config, config.zookeeper_connect, loop, drawn)
-    path = config.odradek_store_path
-    if path is None:
-        # Beside the log directory, not in it: Kafka's tools expect only logs there.
-        path = f"{config.log_dirs[0].rstrip('/')}.coordination.db"
+    path = embedded_path(config)
     return SqliteStore(path, clock=clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
+
+
+def embedded_path(config: BrokerConfig) -> str:
+    """The file of the embedded store."""
+    if config.odradek_store_path is not None:
+        return config.odradek_store_path
+    # Beside the log directory, not in it: Kafka's tools expect only logs there.
+    return f"{config.log_dirs[0].rstrip('/')}.coordination.db"
 
 
 def _zookeeper(

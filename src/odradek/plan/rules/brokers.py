@@ -1,12 +1,10 @@
-"""The doctor's rules on single brokers: processes, addresses, disks, options, refused clients."""
+"""The doctor's rules on single brokers: processes, addresses, options, refused clients."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from odradek.model.command import command, flag
-from odradek.model.partition import TopicPartition
+from odradek.model.command import command
 from odradek.model.sentence import Sentence, Words, joined, sentence
 from odradek.plan.commands import brokers, some
 from odradek.plan.denied import lacking
@@ -16,16 +14,12 @@ from odradek.plan.facts import (
     Address,
     ClusterFacts,
     Finding,
-    Report,
     Severity,
     named,
 )
 from odradek.plan.quantities import counted, times
+from odradek.plan.rules.disks import DISK_RULES, repair
 
-_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
-_SET_ASIDE: Final = "set-aside"
-_MISSING: Final = "No such file or directory"
-_GiB: Final = 1 << 30
 _DAY_MS: Final = 86_400_000
 _FLAPPING: Final = 3  # changes of the controller within RECENT_MS
 _FLAPPING_MS: Final = 600_000
@@ -39,22 +33,8 @@ def _crashed(facts: ClusterFacts) -> Iterator[Finding]:
             "crashed",
             f"broker {broker}",
             f"its process has ended by itself{facts.since(facts.went_ms(broker))}: {reason}",
-            sentence(_repair(reason), facts.caller.bring_back(broker)),
+            sentence(repair(reason), facts.caller.bring_back(broker)),
         )
-
-
-def _repair(reason: str) -> str:
-    if any(text in reason for text in _FULL):
-        return (
-            "make room there (free space, a larger disk or quota, no limit on the size of files), "
-            "then "
-        )
-    if _MISSING in reason:
-        return (
-            "mount or restore that directory (with an empty one the broker copies everything from "
-            "the other replicas), then "
-        )
-    return ""
 
 
 def _unreachable(facts: ClusterFacts) -> Iterator[Finding]:
@@ -102,7 +82,7 @@ def _advertised(facts: ClusterFacts, broker: int, at: str, advertised: str, why:
         sentence(
             f"set advertised.listeners of broker {broker} in its server.properties to an address "
             f"that clients reach, such as {at}; then ",
-            _restart(facts, broker),
+            facts.caller.restart(broker),
         ),
     )
 
@@ -111,12 +91,6 @@ def _started(facts: ClusterFacts, broker: int) -> str:
     """Since when its read-only options are in effect: since it started."""
     report = facts.reports.get(broker)
     return facts.since(report["began_ms"] if report is not None else None)
-
-
-def _restart(facts: ClusterFacts, broker: int) -> Words:
-    if broker in facts.caller.local:
-        return facts.caller.odradek("restart", broker)
-    return f"restart broker {broker}"
 
 
 def _addresses(facts: ClusterFacts) -> Iterator[Finding]:
@@ -134,143 +108,9 @@ def _addresses(facts: ClusterFacts) -> Iterator[Finding]:
             sentence(
                 f"set advertised.listeners of broker {broker} in its server.properties to a name "
                 "that clients resolve; then ",
-                _restart(facts, broker),
+                facts.caller.restart(broker),
             ),
         )
-
-
-# ------------------------------------------------------------------------------------------ disks
-
-
-def _directories(facts: ClusterFacts) -> Iterator[Finding]:
-    for broker, report in sorted(facts.reports.items()):
-        for directory in report["log_dirs"]:
-            if directory["is_offline"]:
-                yield _offline(facts, broker, directory)
-                continue
-            total, usable = directory["total_bytes"], directory["usable_bytes"]
-            if not total:
-                continue
-            percent = 100 * (total - usable) / total
-            if percent >= facts.disk_percent:
-                limit = str(math.floor(facts.disk_percent))
-                since = facts.since(directory.get("full_since_ms", {}).get(limit))
-                yield Finding(
-                    Severity.WARNING,
-                    "disk",
-                    f"broker {broker}, {directory['path']}",
-                    f"its disk is {percent:.0f} % full{since and f', above {limit} %{since}'}: "
-                    f"{usable / _GiB:.1f} of {total / _GiB:.1f} GiB are left; when it is "
-                    "full the directory goes offline",
-                    sentence(
-                        "free space, or keep less: ",
-                        facts.caller.set_option("topics", "TOPIC", "retention.bytes=N"),
-                        "; or move replicas away with kafka-reassign-partitions",
-                    ),
-                    broker,
-                )
-
-
-def _cuts(facts: ClusterFacts) -> Iterator[Finding]:
-    found: dict[tuple[int, str, bool], list[Report]] = {}
-    for broker, report in sorted(facts.reports.items()):
-        for cut in report.get("cuts", ()):
-            if facts.wall_ms - cut["at_ms"] <= _DAY_MS and cut["kind"] != _SET_ASIDE:
-                found.setdefault((broker, cut["kind"], cut["has_committed"]), []).append(cut)
-    for (broker, kind, has_committed), cuts in found.items():
-        last = cuts[-1]
-        partitions = {TopicPartition(cut["topic"], cut["partition"]) for cut in cuts}
-        committed = (
-            f"; those below the high watermark {last['high_watermark']} were committed"
-            if has_committed
-            else "; no record that is known to be committed is among them"
-        )
-        yield Finding(
-            Severity.WARNING if has_committed else Severity.NOTE,
-            "cut",
-            f"broker {broker}, {named(partitions)}",
-            f"its logs lost {sum(cut['bytes'] for cut in cuts)} bytes ({kind})"
-            f"{facts.since(cuts[0]['at_ms'])}; at {facts.clock(last['at_ms'])} {last['topic']}-"
-            f"{last['partition']} lost {last['span']}: {last['why']}{committed}",
-            sentence(
-                "a replica in sync has what was committed, and this one copies it; if there is "
-                "none, restore the directory from a backup; see: ",
-                facts.caller.why("topic", last["topic"], *flag("--partition", last["partition"])),
-            ),
-        )
-
-
-def _set_aside(facts: ClusterFacts) -> Iterator[Finding]:
-    for broker, report in sorted(facts.reports.items()):
-        for directory in report["log_dirs"]:
-            count = directory.get("set_aside", 0)
-            if not count:
-                continue
-            why = [
-                f"; {cut['path']}{facts.since(cut['at_ms'])}: {cut['why']}"
-                for cut in report.get("cuts", ())
-                if cut["kind"] == _SET_ASIDE and cut["path"].startswith(f"{directory['path']}/")
-            ]
-            yield Finding(
-                Severity.NOTE,
-                "set-aside",
-                f"broker {broker}, {directory['path']}",
-                f"{counted(count, 'log')} there {'is' if count == 1 else 'are'} set aside (the "
-                f"names end in -stray): nothing reads them{''.join(why[-1:])}",
-                sentence("delete these directories when their records are not needed any more"),
-            )
-
-
-def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
-    held = [
-        partition
-        for partition, replicas in facts.picture.partitions.items()
-        if broker in replicas.brokers and broker not in replicas.in_sync
-    ]
-    why = directory["why"]
-    return Finding(
-        Severity.CRITICAL,
-        "log-dir",
-        f"broker {broker}, {directory['path']}",
-        f"this log directory is offline{facts.since(directory['since_ms'])}"
-        f"{f': {why}' if why else ''}; the broker serves from its other directories"
-        f"{f', and {named(held)} are out of sync here' if held else ''}",
-        sentence(_repair(why) or "repair the disk, then ", _restart(facts, broker)),
-        broker,
-    )
-
-
-def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
-    for broker, report in sorted(facts.reports.items()):
-        cleaner = report["cleaner"]
-        if not cleaner["is_enabled"] and cleaner["compacted_logs"]:
-            yield Finding(
-                Severity.WARNING,
-                "cleaner",
-                f"broker {broker}",
-                f"log.cleaner.enable is false{facts.since(report['began_ms'])}: "
-                f"{cleaner['compacted_logs']} compacted logs, such as __consumer_offsets, grow "
-                "without bound",
-                sentence(
-                    f"set log.cleaner.enable=true in server.properties of broker {broker}; then ",
-                    _restart(facts, broker),
-                ),
-                broker,
-            )
-        for given_up in cleaner["given_up"]:
-            yield Finding(
-                Severity.WARNING,
-                "cleaner",
-                f"broker {broker}, {given_up['partition']}",
-                f"the cleaner has stopped cleaning it{facts.since(given_up['since_ms'])}, and it "
-                f"grows without bound: {given_up['why']}",
-                sentence(
-                    _restart(facts, broker),
-                    " makes it try again; if the log is damaged, stop the broker, move the "
-                    "partition's directory away and start it: it copies the log from the leader",
-                ),
-                broker,
-            )
 
 
 # ---------------------------------------------------------------------------- options and clients
@@ -294,7 +134,7 @@ def _options(facts: ClusterFacts) -> Iterator[Finding]:
             f"option: it has no effect{meant}",
             sentence(
                 f"correct or remove it in server.properties of {brokers(ids)}; then ",
-                joined(_restart(facts, broker) for broker in ids),
+                joined(facts.caller.restart(broker) for broker in ids),
             ),
         )
 
@@ -329,7 +169,7 @@ def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> Sentence:
         if protocol == _HTTP
         else "listeners to 127.0.0.1, or to SASL_SSL with keys and users (docs/security.md),"
     )
-    restarts = joined(_restart(facts, broker) for broker in ids)
+    restarts = joined(facts.caller.restart(broker) for broker in ids)
     return sentence(f"set {how} in server.properties; then ", restarts)
 
 
@@ -354,7 +194,7 @@ def _certificates(facts: ClusterFacts) -> Iterator[Finding]:
                 f"its TLS certificate expires in {counted(days, 'day')}, at "
                 f"{facts.clock(expires_ms)}: from then on no client and no other "
                 "broker can connect to it",
-                sentence(_restart(facts, broker), ", which renews it")
+                sentence(facts.caller.restart(broker), ", which renews it")
                 if broker in facts.caller.local
                 else sentence(
                     f"replace the certificate in ssl.keystore.location of broker {broker}"
@@ -557,10 +397,7 @@ BROKER_RULES: Final = (
     _crashed,
     _unreachable,
     _addresses,
-    _directories,
-    _cuts,
-    _set_aside,
-    _cleaner,
+    *DISK_RULES,
     _options,
     _exposed,
     _certificates,

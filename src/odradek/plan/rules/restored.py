@@ -56,9 +56,7 @@ def _refused_roles(facts: ClusterFacts) -> Iterator[Finding]:
                 "broker ",
                 str(broker),
                 " raises the store within a minute; if this stays: ",
-                facts.caller.odradek("restart", broker)
-                if broker in facts.caller.local
-                else f"restart broker {broker}",
+                facts.caller.restart(broker),
             ),
             broker,
         )
