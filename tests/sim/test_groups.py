@@ -11,7 +11,7 @@ from odradek.sim.run.simulation import Options, simulate
 SEEDS = (*range(30, 34), *range(35, 41))
 ALONE = range(101, 105)
 DURABLE = range(201, 207)
-BLACKOUTS = (301, 303, 304)
+BLACKOUTS = (305, 308, 316)  # others of 301 to 320 have fewer; 302 has one commit
 
 
 @cache
@@ -75,7 +75,7 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
                 "pause": 2,
             },
         ),
-        (BLACKOUTS, 3, True, {"power loss of all brokers at once": 2}),
+        (BLACKOUTS, 3, True, {"power loss of all brokers at once": 5}),
         (
             DURABLE,
             1,

@@ -57,6 +57,7 @@ from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
+    NO_SEQUENCE,
     OVERHEAD_BYTES,
     PREFIX_BYTES,
     BatchHeader,
@@ -168,10 +169,13 @@ class Log:
         header: BatchHeader,
         leader_epoch: int,
         flushed: FlushDone | None = None,
+        from_client: bool = True,
     ) -> Appended:
         """Append one validated batch at the end of the log.
 
         `flushed` is called only if this append reaches `flush.messages`, when it is on disk.
+        `from_client` False: offsets of a transaction, each batch of which has sequence 0; the
+        sequence is not checked (`AppendOrigin.COORDINATOR`).
 
         Raises:
             ApiError: RECORD_LIST_TOO_LARGE, or refused by `ProducerState.check`.
@@ -181,7 +185,7 @@ class Log:
         if size > self._segment_bytes:
             raise larger_than_segment(size, self._segment_bytes)
         if header.producer_id >= 0:
-            stored = self._check_producer(batch, header)
+            stored = self._check_producer(batch, header, from_client)
             if stored is not None:
                 return stored
         first_offset = self.leo
@@ -281,7 +285,9 @@ class Log:
         self.leo = last_offset + 1
         self._recent.add(last_offset + 1, active.size)
 
-    def _check_producer(self, batch: Data, header: BatchHeader) -> Appended | None:
+    def _check_producer(
+        self, batch: Data, header: BatchHeader, from_client: bool
+    ) -> Appended | None:
         if header.attributes & CONTROL_BIT:
             marker = read_marker(batch)
             if marker is not None:
@@ -291,6 +297,8 @@ class Log:
                     coordinator_epoch=marker.coordinator_epoch,
                 )
             return None
+        if not from_client:
+            header = header._replace(base_sequence=NO_SEQUENCE)
         if not self.leo:
             self.producers.check_first(header)
         stored = self.producers.check(header)

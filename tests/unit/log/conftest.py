@@ -93,8 +93,9 @@ class World:
     def append(self, *values, epoch=0, **fields):
         return self.append_batch(self.batch(*values, **fields), epoch=epoch)
 
-    def append_batch(self, batch, epoch=0):
-        return self.log.append_as_leader(batch, read_header(batch), leader_epoch=epoch)
+    def append_batch(self, batch, epoch=0, *, from_client=True):
+        header = read_header(batch)
+        return self.log.append_as_leader(batch, header, leader_epoch=epoch, from_client=from_client)
 
     def mark(self, kind: ControlType, producer_id, *, producer_epoch=0, coordinator_epoch=0):
         return self.append_batch(

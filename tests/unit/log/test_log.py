@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from odradek.log.log_config import LogConfig
+from odradek.log.repair.content import check_content
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError, UnexpectedOffsetError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.record.batch import (
@@ -424,6 +425,16 @@ def test_the_first_batch_of_a_log_begins_with_sequence_0(world):
     world.append(producer_id=9, producer_epoch=0, base_sequence=0)
     world.append(producer_id=8, producer_epoch=0, base_sequence=5)  # its state may have expired
     assert world.log.leo == 2
+
+
+def test_the_sequence_of_a_coordinators_batch_is_not_checked_but_kept_as_it_is_in_the_log(world):
+    world.create()
+    for _ in range(3):  # as by three transactions in one epoch
+        batch = world.batch(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+        assert not world.append_batch(batch, from_client=False).duplicate
+        world.mark(ControlType.COMMIT, 9)
+    assert [producer.last_sequence for producer in world.log.active_producers()] == [0]
+    check_content(world.log)
 
 
 def write_transaction(world, producer_id, sequence=0):

@@ -209,9 +209,10 @@ class CoordinatorLog(Generic[M]):
         try:
             appended = partition.append(
                 memoryview(batch),
-                read_header(batch)._replace(base_sequence=NO_SEQUENCE),
+                read_header(batch),
                 monotonic_ms=topic.clock.monotonic_ms(),
                 flushed=waiting.flushed if flushes and waiting is not None else None,
+                from_client=False,
             )
         except ApiError as error:
             return _APPEND_ERRORS.get(error.code, error.code)

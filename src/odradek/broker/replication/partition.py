@@ -292,10 +292,12 @@ class Partition:
         *,
         flushed: FlushDone | None = None,
         more_follow: bool = False,
+        from_client: bool = True,
     ) -> Appended:
         """Append a validated batch of a producer. Returns its offsets.
 
         `more_follow`: the producer is about to send more, and the followers may wait for it.
+        `from_client` False: a coordinator writes, in the producer's name, see `Log`.
         `flushed` is called only if this append reached `flush.messages`, when it is durable.
 
         Raises:
@@ -308,7 +310,7 @@ class Partition:
         is_flushed = log.config.flush_messages != NEVER
         if is_flushed:
             flushed = partial(self._flushed, monotonic_ms, flushed)
-        appended = log.append_as_leader(batch, header, self.leader_epoch, flushed)
+        appended = log.append_as_leader(batch, header, self.leader_epoch, flushed, from_client)
         if appended.duplicate:
             return appended
         old = leader.high_watermark
