@@ -297,8 +297,7 @@ class Partition:
         """Append a validated batch of a producer. Returns its offsets.
 
         `more_follow`: the producer is about to send more, and the followers may wait for it.
-        `from_client` False: a coordinator writes, in the producer's name, see `Log`.
-        `flushed` is called only if this append reached `flush.messages`, when it is durable.
+        `flushed`, `from_client`: see `Log.append_as_leader`.
 
         Raises:
             ApiError: the producer's epoch or sequence is wrong, or this replica does not lead.
@@ -346,8 +345,7 @@ class Partition:
             ApiError: there is no log, because its log directory has failed.
             StorageError: the disk failed.
         """
-        log = self.log
-        if log is None:
+        if (log := self.log) is None:
             raise ApiError(self.error or ErrorCode.KAFKA_STORAGE_ERROR)
         before, size_bytes = log.leo, len(batches)
         if size_bytes:
