@@ -12,6 +12,7 @@ from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.coordinators import coordinator_log
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.broker.replication import replica_manager
+from odradek.controller.context import ControllerContext
 from odradek.group import offsets
 from odradek.group.events import CommitOffsets
 from odradek.group.machine import GroupMachine
@@ -125,6 +126,11 @@ def a_restored_store_is_believed(monkeypatch):
     monkeypatch.setattr(store_age, "find_proof", nothing)
 
 
+def the_isr_is_believed(monkeypatch):
+    """As Apache Kafka: a broker leads that is in the ISR, also with an older copy of its logs."""
+    monkeypatch.setattr(ControllerContext, "doubtful", lambda self, partition: ())
+
+
 def only_the_first_message_of_a_segment_shows_its_format(monkeypatch):
     """Messages of format v0 and v1 behind a batch of v2 are taken for damage."""
 
@@ -167,6 +173,7 @@ OF_BACKUPS = Options(
     traits=frozenset(),
     kinds=(Kind.STORE_BACKUP, Kind.KILL, Kind.LEADER_CHANGES),
 )
+OF_LOG_BACKUPS = Options(brokers=3, seconds=8.0, traits=frozenset(), kinds=(Kind.LOGS_BACKUP,))
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 SLOW_STARTS = Options(
     brokers=3, seconds=6.0, traits={Trait.SLOW_STORE}, kinds=(*[Kind.SLOW_STORE] * 3, Kind.KILL)
@@ -195,6 +202,7 @@ FOUND = [
     ),
     (a_failed_load_is_not_retried, 4, ALONE),
     (a_restored_store_is_believed, 1, OF_BACKUPS),
+    (the_isr_is_believed, 1, OF_LOG_BACKUPS),
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
     (the_errno_alone_decides, 0, of_transactions(Trait.STRAYS, Kind.DESCRIPTORS)),
     (a_role_is_taken_once, 0, of_transactions(Trait.YOUNG, Kind.DESCRIPTORS)),

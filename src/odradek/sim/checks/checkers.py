@@ -15,7 +15,7 @@ The disk is read by a separate parser, which uses the file format and none of `o
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -121,6 +121,16 @@ class LogChecker:
     def died(self, broker: SimulatedBroker, how: Crash) -> None:
         """Compare the disk with the memory before the crash."""
         self._compare(broker, how)
+
+    def put_back(self, broker: SimulatedBroker) -> Collection[LogOnDisk]:
+        """The logs on its disk now: what the start has to find. They may end anywhere."""
+        self._looks.pop(broker.id, None)
+        self._clean.pop(broker.id, None)
+        pictures = read_disk(broker.disk)
+        self._expected[broker.id] = fullest(pictures)
+        for path, picture in pictures.items():
+            self._compare_content(f"{broker.name}'s backup, in {path},", picture)
+        return pictures.values()
 
     def _compare(self, broker: SimulatedBroker, how: Crash) -> None:
         pictures = read_disk(broker.disk)

@@ -10,7 +10,7 @@
 `Tally` counts what happened, so that an uneventful run does not pass for a good one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -60,7 +60,7 @@ class ReplicationChecker:
         # Former replicas, and whether the controller may not have sent them StopReplica.
         self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
         self._transaction_version = 0  # as it is stored
-        # Brokers that have joined an ISR since their power loss: they have what is committed.
+        # Brokers that have joined an ISR since they lost records: they have what is committed.
         self._regained: set[tuple[int, TopicPartition]] = set()
         cluster.tree.written = self._written
 
@@ -155,8 +155,8 @@ class ReplicationChecker:
 
         It was a replica, and the controller could not send StopReplica: the broker was not
         registered when the assignment ended or has not been since, or the next controller was
-        elected before the request was sent. Or the log was in an offline directory. Apache Kafka
-        leaves such logs, too.
+        elected before the request was sent. Or the log was in an offline directory, or is that of
+        a backup. Apache Kafka leaves such logs, too.
         """
         known = UUID(bytes=topic_id) if topic_id else None
         return self._left.get((broker, partition, known), False)
@@ -314,13 +314,20 @@ class ReplicationChecker:
                 )
 
     def _may_lack(self, broker: int, name: TopicPartition) -> bool:
-        """Whether a broker may lack committed records after a power loss, until it is in the ISR
+        """Whether a broker may lack committed records after a loss, until it is in the ISR
         again.
         """
         return broker in self._cluster.lossy and (broker, name) not in self._regained
 
-    def lost_power(self, broker: int) -> None:
-        """Records that the broker had not flushed may be lost."""
+    def put_back(self, broker: int, logs: Iterable[LogOnDisk]) -> None:
+        """These logs are those of a backup: also of topics and replicas that are deleted since."""
+        self.lost_records(broker)
+        for log in logs:
+            known = UUID(bytes=log.topic_id) if log.topic_id else None
+            self._left[broker, log.partition, known] = True
+
+    def lost_records(self, broker: int) -> None:
+        """Records of this broker are lost: those not flushed, or those since a backup."""
         self._regained = {regained for regained in self._regained if regained[0] != broker}
 
     @contextmanager
@@ -362,7 +369,7 @@ class ReplicationChecker:
             )
 
     def _forget_losses(self, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]) -> None:
-        """A broker that lost power has every record again once it is in sync everywhere."""
+        """A broker that lost records has every record again once it is in sync everywhere."""
         for broker_id in sorted(self._cluster.lossy - self._cluster.losing):
             broker = self._cluster.brokers[broker_id]
             if broker.state is ProcessState.RUNNING and self._is_whole(broker_id, held):

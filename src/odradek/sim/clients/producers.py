@@ -243,7 +243,8 @@ class SimulatedProducer:
         error = ErrorCode(outcome.error_code)
         if error is ErrorCode.NONE:
             del pending[sent.partition]
-            self._leader_epochs[sent.partition] = epochs[1]
+            # A broker that was killed after its response has no leader epoch any more.
+            self._leader_epochs[sent.partition] = max(epochs)
             self._topic_ids[sent.partition] = facts.topic.id
             # Produce names the topic: a new topic of the same name may have got the batch.
             if not facts.topic.is_doomed:

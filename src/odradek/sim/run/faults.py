@@ -16,7 +16,7 @@ from typing import Final
 from odradek.coord import layout
 from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from odradek.model.partition import Assignment, TopicPartition
-from odradek.sim.run.backups import put_store_back
+from odradek.sim.run.backups import put_logs_back, put_store_back
 from odradek.sim.run.disk_faults import RESTART_S, fail_moments, slow_disk, take_descriptors
 from odradek.sim.run.store_faults import cut_store, lose_requests, slow_down
 from odradek.sim.world.cluster import (
@@ -74,6 +74,7 @@ class Kind(Enum):
     DISK_MOMENTS = "single operations of the disk fail"
     DESCRIPTORS = "no file descriptor is free, repeatedly"
     STORE_BACKUP = "the store is put back from a backup"
+    LOGS_BACKUP = "log directories of a broker are put back from a backup"
     OLD_FORMATS = "clean stop; the logs are as an earlier Kafka wrote them"
 
 
@@ -86,8 +87,8 @@ _OF_TRAITS: Final = (Kind.SLOW_STORE, Kind.OLD_FORMATS)
 OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_UPDATE_METADATA, Kind.GROW_INTERNAL)
 # Faults of single operations of a disk that is sound otherwise.
 OF_MOMENTS: Final = (Kind.DISK_MOMENTS, Kind.DESCRIPTORS)
-# Faults of an administrator. While one lasts, no broker has a fault of its own.
-OF_BACKUPS: Final = (Kind.STORE_BACKUP,)
+# Faults of an administrator.
+OF_BACKUPS: Final = (Kind.STORE_BACKUP, Kind.LOGS_BACKUP)
 # Faults that need several brokers.
 OF_SEVERAL: Final = _CONTRIVED | {
     *OF_BACKUPS,
@@ -197,7 +198,9 @@ class FaultPlayer:
         broker = self._cluster.brokers[fault.broker]
         alone, play = _PLAYS[fault.kind]
         if alone:
-            owned = self._owned if fault.kind in OF_BACKUPS else [self._owned[broker.id]]
+            # While the store is put back, no broker has a fault of its own.
+            is_of_all = fault.kind is Kind.STORE_BACKUP
+            owned = self._owned if is_of_all else [self._owned[broker.id]]
             async with AsyncExitStack() as locked:
                 for lock in owned:
                     await locked.enter_async_context(lock)
@@ -682,6 +685,10 @@ async def _put_store_back(cluster: SimulatedCluster, broker: SimulatedBroker, fa
     await put_store_back(cluster, broker, lasts_s=fault.lasts_s, detail=fault.detail)
 
 
+async def _put_logs_back(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    await put_logs_back(cluster, broker, lasts_s=fault.lasts_s, detail=fault.detail)
+
+
 # Whether the fault excludes others of its broker, and its function.
 _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.KILL: (True, _kill),
@@ -726,5 +733,6 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.DISK_MOMENTS: (True, fail_moments),
     Kind.DESCRIPTORS: (True, take_descriptors),
     Kind.STORE_BACKUP: (True, _put_store_back),
+    Kind.LOGS_BACKUP: (True, _put_logs_back),
     Kind.OLD_FORMATS: (True, _age),
 }

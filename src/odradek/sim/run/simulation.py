@@ -438,7 +438,10 @@ class Simulation:
     def died(self, broker: SimulatedBroker, how: Crash) -> None:
         self._checker.died(broker, how)
         if how is Crash.POWER:
-            self._replication.lost_power(broker.id)
+            self._replication.lost_records(broker.id)
+
+    def put_back(self, broker: SimulatedBroker) -> None:
+        self._replication.put_back(broker.id, self._checker.put_back(broker))
 
     def stopped(self, broker: SimulatedBroker) -> None:
         self._checker.stopped(broker)

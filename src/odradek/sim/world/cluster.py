@@ -30,6 +30,7 @@ from odradek.sim.world.ensemble import WatchedTree
 from odradek.sim.world.network import SimulatedLoop, SimulatedNetwork
 from odradek.sim.world.process import MortalLoop
 from odradek.sim.world.slow_store import SlowStore
+from odradek.sim.world.stored import Directory
 
 PORT: Final = 9092
 LOG_DIRS: Final = ("/data/a", "/data/b")
@@ -61,6 +62,9 @@ class Witness(Protocol):
 
     def died(self, broker: "SimulatedBroker", how: Crash) -> None:
         """The process has ended, and its disk is as the next start will find it."""
+
+    def put_back(self, broker: "SimulatedBroker") -> None:
+        """Log directories of the broker, which is down, are those of a backup."""
 
     def stopped(self, broker: "SimulatedBroker") -> None:
         """The broker has stopped by itself, cleanly or after an error."""
@@ -205,6 +209,13 @@ class SimulatedBroker:
             self._cluster.network.host_died(self.name, power=True)
             self.disk.crash(Crash.POWER)
             self._cluster.witness.died(self, Crash.POWER)
+
+    def put_back(self, path: str, backup: Directory) -> None:
+        """Replace a log directory, or all of them (`/`), by a backup, while no process runs."""
+        assert not self.is_up, self.name
+        self._cluster.lossy.add(self.id)
+        self.disk.put_back(backup, path)
+        self._cluster.witness.put_back(self)
 
     def crash_after(self, operations: int) -> None:
         """SIGKILL within the n-th change of the disk from now."""

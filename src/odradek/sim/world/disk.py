@@ -229,13 +229,21 @@ class SimulatedDisk:
         self._root = Directory()
         self._found.clear()
 
-    def copy(self) -> Directory:
-        """A backup of everything, taken while no process runs."""
-        return deepcopy(self._root)
+    def copy(self, path: str = "/", *, is_torn: bool = False) -> Directory:
+        """A backup of a directory; `is_torn`: a snapshot of the device while the process writes."""
+        backup = deepcopy(self._directory(path) if path != "/" else self._root)
+        if is_torn:
+            backup.lose_power(self.rng)
+        return backup
 
-    def put_back(self, backup: Directory) -> None:
-        """Replace everything by a backup, while no process runs."""
-        self._root = deepcopy(backup)
+    def put_back(self, backup: Directory, path: str = "/") -> None:
+        """Replace a directory by a backup, while no process runs."""
+        if path == "/":
+            self._root = deepcopy(backup)
+        else:
+            parent, name = self._locate(path)
+            parent.change((name, deepcopy(backup)))
+            parent.keep(len(parent.pending))
         self._found.clear()
 
     def rest_all(self) -> None:

@@ -277,3 +277,26 @@ def test_equal_seeds_make_equal_disks():
 
     assert after_power_loss(tear, 10) == after_power_loss(tear, 10)
     assert len(set(after_power_loss(tear, 10))) > 3
+
+
+def test_a_directory_that_was_put_back_is_as_it_was_and_durable():
+    stage = Stage()
+    stage.put("a", b"old")
+    stage.disk.mkdir("/e")
+    backup = stage.disk.copy("/d")
+    stage.put("a", b"new")
+    stage.put("b", b"new")
+    stage.disk.put_back(backup, "/d")
+    assert (stage.read("a"), stage.read("b")) == (b"old", None)
+    stage.disk.crash(Crash.POWER)
+    assert (stage.read("a"), stage.read("b")) == (b"old", None)
+
+
+def test_a_snapshot_of_the_device_lacks_what_was_not_flushed():
+    found = set()
+    for seed in range(20):
+        stage = Stage(seed)
+        stage.disk.create("/d/a").write(0, (b"x" * 1000,))
+        stage.disk.put_back(stage.disk.copy("/d", is_torn=True), "/d")
+        found.add(stage.read("a"))
+    assert None in found
