@@ -2,7 +2,8 @@
 
 `Outcome.shortfalls` defines which seeds count: a minute, twenty faults, a thousand acknowledged
 records, elections, truncations, ISR changes and a change of the controller. Of each hundred seeds
-the first ten that count are played, by as many processes as there are processors.
+the first ten that count are played, by as many processes as there are processors: of ten hundreds,
+and of twenty with HYPOTHESIS_PROFILE=night.
 `python -m odradek.sim --brokers 3 --seeds A..B --jobs N` searches further.
 """
 
@@ -25,8 +26,9 @@ SOURCE = pathlib.Path(__file__).parents[2] / "src"
 BARE: frozenset[Trait] = frozenset()
 THREE = Options(brokers=3, reassigns=True, traits=BARE)
 UNMOVED = Options(brokers=3, traits=BARE)
-HUNDREDS = range(0, 2_000, 100)
-COUNTED = 10  # of each: two hundred in all
+IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "night"
+HUNDREDS = range(0, 2_000 if IS_NIGHT else 1_000, 100)
+COUNTED = 10  # of each: a hundred in all, two hundred at night
 OF_REGISTRATIONS = ("exists", "multi")  # the one that reads, and the one that writes
 ONCE_FAILED = {
     "a throttled follower made its leader answer 540 times a second": 1,
