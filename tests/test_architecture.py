@@ -78,7 +78,7 @@ DOCUMENTS = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which als
 @pytest.fixture(scope="module")
 def source():
     """The text of everything that defines a flag."""
-    folders = ("src", "bench", "docs", "examples", "release", "tests/cluster")
+    folders = ("src", "bench", "docs", "examples", "pipelines", "release", "tests/cluster")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return "\n".join(path.read_text() for path in [*paths, ROOT / "run"])
 
