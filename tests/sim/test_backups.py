@@ -220,6 +220,53 @@ def test_a_broker_with_the_log_directories_of_a_backup_is_copied_to_by_the_other
     play(9, story)
 
 
+def test_one_that_was_killed_with_all_others_does_not_lead_although_one_replica_is_enough():
+    async def story(cluster, client):
+        acked = []
+        old, *rest = cluster.brokers
+        await burst(client, acked, 20)
+        await old.stop()
+        backup = old.disk.copy()
+        old.start()
+        await until(lambda: len(in_sync(cluster)) == 3, within_s=200)
+        await burst(client, acked, 20)
+        for broker in cluster.brokers:
+            broker.kill()
+        old.disk.put_back(backup)
+        old.start()
+        await until(lambda: old.state is ProcessState.RUNNING)
+        await asyncio.sleep(20)
+        assert leader_of(cluster) is None
+        for broker in rest:
+            broker.start()
+        await until(lambda: len(in_sync(cluster)) == 3, within_s=200)
+
+        assert contents(leader_of(cluster)) == acked
+        assert held(old).log.leo == len(acked)
+
+    play(11, story, configs=ONE_IS_ENOUGH)
+
+
+def test_logs_of_all_brokers_that_are_put_back_together_are_served():
+    async def story(cluster, client):
+        acked = []
+        await burst(client, acked, 10)
+        await stop_all(cluster)
+        kept = list(acked)
+        backups = [broker.disk.copy() for broker in cluster.brokers]
+        await start_all(cluster)
+        await burst(client, acked, 10)
+        await stop_all(cluster)
+        for broker, backup in zip(cluster.brokers, backups, strict=True):
+            broker.disk.put_back(backup)
+        await start_all(cluster)
+
+        assert contents(leader_of(cluster))[: len(kept)] == kept
+        assert all(broker.running.store_comparison.age.is_put_back for broker in cluster.brokers)
+
+    play(12, story)
+
+
 def test_a_store_that_is_only_restarted_is_not_taken_for_a_backup():
     async def story(cluster, client):
         acked = []

@@ -112,7 +112,8 @@ class Broker(BrokerParts):
             self.lifecycle.register,
             me,
             clean_epoch=clean_epoch,
-            is_empty=self.logs.is_empty,
+            is_empty=self.logs.is_empty or bool(self.logs.new_directories),
+            is_put_back=comparison.age.is_put_back,
             new_directories=self.logs.new_directories,
         )
         return await self.lifecycle.persist(register)

@@ -22,6 +22,7 @@ class CauseKind(Enum):
     BROKER_LEAVING = "{brokers} began to shut down"
     STORE_RESTORED = "the coordination store was put back to an earlier state"
     LOGS_LOST = "{brokers} registered with an empty log directory"
+    LOGS_PUT_BACK = "{brokers} registered with an older copy of the log directories"
     LOG_DIR_FAILED = "a log directory of {brokers} failed"
     LOG_DIR_REPAIRED = "a log directory of {brokers} serves again"
     TOPIC_CREATED = "the topic was created"

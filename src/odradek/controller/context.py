@@ -221,6 +221,17 @@ class ControllerContext:
             and (replica not in stored.isr or ends.get(replica) == NO_LOG)
         )
 
+    def put_back(self, partition: Partition) -> frozenset[int]:
+        """The replicas on an older copy of log directories, since they last held everything."""
+        if partition.leader_and_isr is None or not self.keeps_history:
+            return frozenset()
+        return frozenset(
+            replica
+            for replica in partition.assignment.replicas
+            if replica in self.brokers
+            and -1 < _known_until(partition, replica) < self.brokers[replica].put_back_since
+        )
+
     def is_being_deleted(self, name: TopicPartition) -> bool:
         """Whether its topic is on its way out."""
         return name.topic in self.being_deleted

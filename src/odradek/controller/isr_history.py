@@ -16,6 +16,8 @@ elected, the other replicas would truncate committed records that only they stil
     emptied     a replica that lost its log with a directory: its answer does not count, and it does
                 not lead while another replica may have records. If the whole ISR is emptied, the
                 replicas that left it last are waited for: records that only the ISR had are lost
+    put back    a replica on an older copy of its log directories lacks what was committed since: it
+                is not waited for, and counts like one that left the ISR long ago
 
 Committed records are on every replica that was in the ISR while it had `min.insync.replicas`
 members, for with fewer members the high watermark does not move. Of two replicas of the last ISRs,
@@ -107,18 +109,23 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
     isr_min: int,
     assigned: Collection[int],
     emptied: Collection[int] = (),
+    put_back: Collection[int] = (),
 ) -> int | None:
     """The replica to elect; None while another one has to be waited for.
 
     `ends` are those that were reported; `sound` are replicas of the history that lost nothing;
-    `emptied` those that lost their log with a directory.
+    `emptied` those that lost their log with a directory, `put_back` those whose log is an older
+    copy of itself.
     """
     # A broker that is not assigned any more has deleted its log: it is not waited for.
     left = {r: was for r, was in history.left.items() if r in assigned} if history else {}
     if any(r not in emptied for r in assigned):
         ends = {replica: end for replica, end in ends.items() if replica not in emptied}
-        left = {replica: was for replica, was in left.items() if replica not in emptied}
-        isr = [r for r in isr if r not in emptied] or _last_to_leave(left, assigned, emptied)
+        lacking = {*emptied, *put_back}
+        if lacking.issuperset(assigned):  # nobody has more than what was put back
+            lacking = set(emptied)
+        left = {replica: was for replica, was in left.items() if replica not in lacking}
+        isr = [r for r in isr if r not in lacking] or _last_to_leave(left, assigned, lacking)
     expected = set(isr) | {replica for replica, was in left.items() if was.isr_size < isr_min}
     reported = expected & ends.keys()
     if not ends or not (reported & set(sound) or len(reported) >= min(isr_min, len(expected))):

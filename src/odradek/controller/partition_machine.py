@@ -165,13 +165,15 @@ class PartitionMachine:
         if any(r in stored.isr and r not in context.doubtful(partition) for r in live):
             self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
             return
-        emptied = context.emptied(partition, ends)
+        emptied, put_back = context.emptied(partition, ends), context.put_back(partition)
         if context.is_outdated(partition):
-            self._elect_by_all_logs(partition, ends, emptied=emptied, isr_min=isr_min)
+            self._elect_by_all_logs(partition, ends, isr_min=isr_min)
             return
         lost = tuple(replica for replica in stored.isr if replica in emptied)
-        if lost:
-            cause = Cause(CauseKind.LOGS_LOST, lost)
+        older = tuple(replica for replica in stored.isr if replica in put_back - emptied)
+        if lost or older:
+            kind = CauseKind.LOGS_LOST if lost else CauseKind.LOGS_PUT_BACK
+            cause = Cause(kind, lost or older)
         chosen = choose(
             ends={replica: end for replica, end in ends.items() if replica in live},
             isr=stored.isr,
@@ -180,16 +182,12 @@ class PartitionMachine:
             isr_min=isr_min,
             assigned=partition.assignment.replicas,
             emptied=emptied,
+            put_back=put_back,
         )
-        self._elect_chosen(partition, ends, chosen, emptied=emptied, cause=cause)
+        self._elect_chosen(partition, ends, chosen, cause=cause)
 
     def _elect_by_all_logs(
-        self,
-        partition: Partition,
-        ends: Mapping[int, LogEnd],
-        *,
-        emptied: frozenset[int],
-        isr_min: int,
+        self, partition: Partition, ends: Mapping[int, LogEnd], *, isr_min: int
     ) -> None:
         """Elect where the stored ISR is that of a backup, and so is its history.
 
@@ -204,10 +202,11 @@ class PartitionMachine:
             sound=(),
             isr_min=max(1, len(assigned) - isr_min + 1),
             assigned=assigned,
-            emptied=emptied,
+            emptied=self._context.emptied(partition, ends),
+            put_back=self._context.put_back(partition),
         )
         cause = Cause(CauseKind.STORE_RESTORED)
-        self._elect_chosen(partition, ends, chosen, emptied=emptied, cause=cause)
+        self._elect_chosen(partition, ends, chosen, cause=cause)
 
     def _elect_chosen(
         self,
@@ -215,13 +214,13 @@ class PartitionMachine:
         ends: Mapping[int, LogEnd],
         chosen: int | None,
         *,
-        emptied: frozenset[int],
         cause: Cause,
     ) -> None:
         stored, live = partition.stored, self._context.electable(partition)
         if chosen is not None:
             elected = stored.led_by(chosen, (chosen,))
-            if emptied.issuperset(stored.isr) and chosen not in stored.isr:
+            lost = self._context.emptied(partition, ends) | self._context.put_back(partition)
+            if lost.issuperset(stored.isr) and chosen not in stored.isr:
                 elected = replace(elected, leader_recovery_state=RECOVERING)  # some is lost
             self._add(partition, elected, Purpose.LAST_REPLICA_ELECTION, cause)
         elif set(live) <= ends.keys():

@@ -1,9 +1,10 @@
 """Our own znodes, all below `/odradek`: Apache's brokers do not read them.
 
-/odradek/lives/N    the transaction since which broker N has lost no record, and the one with
-                    which it registered with an empty log directory. Written in the same
-                    transaction as its registration: if the broker epoch is another one, the
-                    registration is not an Odradek broker's
+/odradek/lives/N    the transaction since which broker N has lost no record, and those with
+                    which it registered with an empty log directory, and with an older copy of
+                    its log directories. Written in the same transaction as its registration:
+                    if the broker epoch is another one, the registration is not an Odradek
+                    broker's
 /odradek/isr/T-P    the last ISRs of a partition, written in the transaction that writes its
                     state; see `odradek.controller.isr_history`
 /odradek/noted      the registrations that the controller has in its state, and since when: a
@@ -46,6 +47,7 @@ class BrokerLogs(NamedTuple):
 
     clean_since: int  # it has lost no record since
     empty_since: int = -1  # a log directory was empty then; -1: never
+    put_back_since: int = -1  # its log directories were an older copy then; -1: never
 
 
 class NotedRegistration(NamedTuple):
@@ -124,16 +126,18 @@ def encode_broker(logs: BrokerLogs) -> bytes:
     fields = {"version": 1, "clean_since": logs.clean_since}
     if logs.empty_since >= 0:
         fields["empty_since"] = logs.empty_since
+    if logs.put_back_since >= 0:
+        fields["put_back_since"] = logs.put_back_since
     return dump(fields)
 
 
 def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> BrokerLogs:
     """`/odradek/lives/N`, as written by the transaction `modified_id`."""
     fields = parse(broker_logs_path(broker), data)
-    empty_since = fields.integer("empty_since", -1) or modified_id
-    if empty_since > modified_id:
-        empty_since = -1  # the node was copied from another store, with ids of its own
-    return BrokerLogs(fields.integer("clean_since") or modified_id, empty_since)
+    lost = (fields.integer(name, -1) or modified_id for name in ("empty_since", "put_back_since"))
+    # A later one: the node was copied from another store, with ids of its own.
+    known = (since if since <= modified_id else -1 for since in lost)
+    return BrokerLogs(fields.integer("clean_since") or modified_id, *known)
 
 
 def encode_isr_history(history: IsrHistory) -> bytes:

@@ -43,6 +43,10 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
             for id_, report in asked.by_broker("broker").items()
         },
         _cut_off(asked),
+        {
+            id_: (report.get("store_age") or {}).get("older_directories", ())
+            for id_, report in asked.by_broker("broker").items()
+        },
     )
 
 

@@ -44,6 +44,8 @@ class Picture:
     # Of each broker: its fetches that fail.
     fetch_problems: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     cut_off: Mapping[int, CutOff] = field(default_factory=dict)  # brokers that run without store
+    # Of each broker: its log directories that were put back to an earlier copy before its start.
+    older_directories: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @property
     def known_state(self) -> Mapping[str, Any]:
@@ -435,6 +437,12 @@ def _broker(picture: Picture, broker: int) -> Iterator[Sentence]:
             f"broker {broker} registered with empty log directories at "
             f"{picture.clock(emptied['at_ms'])} ({emptied['detail']}): its replicas are copied "
             "from their leaders again, and records that no other replica had are lost"
+        )
+    older = picture.older_directories.get(broker)
+    if older:
+        yield sentence(
+            f"broker {broker} started with an older copy of {', '.join(older)}: what it lacks is "
+            "copied from other replicas, and what no other replica has is lost"
         )
     for cut in picture.cuts.get(broker, ())[-CUTS:]:
         yield _cut(picture, broker, cut)

@@ -34,6 +34,9 @@ class Broker:
     # The transaction id of the last registration with an empty log directory; -1: there was none,
     # or it is not known.
     empty_since: int = -1
+    # The transaction id of the last registration with an older copy of all log directories; -1 as
+    # above.
+    put_back_since: int = -1
     # The transaction id with which a controller recorded this registration, before its first
     # decision about it; -1: not recorded, or not known.
     noted_id: int = field(default=-1, compare=False)

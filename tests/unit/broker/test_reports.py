@@ -77,7 +77,12 @@ def test_a_broker_reports_its_directories_and_options_without_their_values():
         unknown = [{"name": "num.partitons", "similar": ["num.partitions"]}]
         assert found["unknown_options"] == unknown
         assert "secret" not in json.dumps(found)
-        assert found["store_age"] == {"restored": None, "disks_behind": 0, "refused_roles": []}
+        assert found["store_age"] == {
+            "restored": None,
+            "disks_behind": 0,
+            "older_directories": [],
+            "refused_roles": [],
+        }
 
     play(story, num_partitons="secret")
 

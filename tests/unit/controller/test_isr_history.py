@@ -174,6 +174,79 @@ def test_a_replica_that_lost_its_log_does_not_lead_while_another_has_records(
     assert chosen == elected
 
 
+@pytest.mark.parametrize(
+    ("isr", "history", "ends", "put_back", "elected"),
+    [
+        pytest.param((1, 2), None, {1: LogEnd(5, 40)}, {1}, None, id="another in sync is awaited"),
+        pytest.param((1, 2), None, {1: LogEnd(5, 40), 2: LogEnd(5, 80)}, {1}, 2, id="and leads"),
+        pytest.param(
+            # 1. Broker 1 appends a record in epoch 5, and is copied. 2. Broker 2 leads epoch 6: the
+            # record is truncated, and records of epoch 4 are committed. 3. The copy is put back.
+            (1, 2),
+            None,
+            {1: LogEnd(5, 41), 2: LogEnd(4, 80)},
+            {1},
+            2,
+            id="a record of a later epoch was truncated after the copy",
+        ),
+        pytest.param(
+            (1,), LAST_TWO, {1: LogEnd(5, 40)}, {1}, None, id="the one that left last is awaited"
+        ),
+        pytest.param(
+            (1,), LAST_TWO, {1: LogEnd(5, 40), 2: LogEnd(5, 80)}, {1}, 2, id="it may have more"
+        ),
+        pytest.param((1,), LAST_TWO, {1: LogEnd(5, 90), 2: LogEnd(5, 80)}, {1}, 1, id="or fewer"),
+        pytest.param((1, 2), None, {1: LogEnd(5, 9)}, {1, 2, 3}, 1, id="all are put back"),
+        pytest.param(
+            (1,), None, {1: LogEnd(5, 9)}, {1, 2, 3}, 1, id="the whole ISR, and all others"
+        ),
+    ],
+)
+def test_a_replica_whose_log_is_an_older_copy_is_not_believed_while_another_is_in_sync(
+    isr, history, ends, put_back, elected
+):
+    chosen = choose(
+        ends=ends,
+        isr=isr,
+        history=history,
+        sound=(),
+        isr_min=1,
+        assigned=(1, 2, 3),
+        put_back=put_back,
+    )
+    assert chosen == elected
+
+
+@pytest.mark.parametrize(
+    ("ends", "elected"), [({1: LogEnd(5, 9)}, None), ({1: LogEnd(5, 9), 2: LogEnd(5, 12)}, 2)]
+)
+def test_if_all_are_put_back_as_many_are_awaited_as_after_a_power_failure(ends, elected):
+    chosen = choose(
+        ends=ends,
+        isr=(1, 2),
+        history=None,
+        sound=(),
+        isr_min=2,
+        assigned=(1, 2, 3),
+        put_back={1, 2, 3},
+    )
+    assert chosen == elected
+
+
+def test_a_replica_that_is_put_back_is_awaited_like_others_if_the_rest_lost_their_logs():
+    chosen = choose(
+        ends={1: LogEnd(5, 9), 2: NO_LOG, 3: NO_LOG},
+        isr=(1, 2),
+        history=None,
+        sound=(),
+        isr_min=1,
+        assigned=(1, 2, 3),
+        emptied={2, 3},
+        put_back={1},
+    )
+    assert chosen == 1
+
+
 def test_the_last_replica_that_left_has_what_the_remaining_one_has():
     left = {2: Left(isr_size=1, transaction_id=50), 3: Left(isr_size=2, transaction_id=40)}
     assert holders((1,), IsrHistory(7, 1, left=left)) == {1, 2}
@@ -243,13 +316,14 @@ class Settled:
                     self.announced += update
 
 
-def broker(id_, epoch, *, clean_since=None, empty_since=-1, noted_id=-1):
+def broker(id_, epoch, *, clean_since=None, empty_since=-1, put_back_since=-1, noted_id=-1):
     return Broker(
         id=id_,
         end_points=(),
         broker_epoch=epoch,
         clean_since=epoch if clean_since is None else clean_since,
         empty_since=empty_since,
+        put_back_since=put_back_since,
         noted_id=noted_id,
     )
 
@@ -331,6 +405,35 @@ def test_a_replica_that_lost_its_logs_before_it_caught_up_may_lead(empty_since, 
     settled = Settled(brokers, StoredState(state, 1, known_in), replicas=(1, 2))
     partition = settled.controller.context.partition(TOPIC)
     assert settled.controller.context.emptied(partition, {1: NO_LOG}) == frozenset()
+
+
+def test_a_leader_that_returns_with_an_older_copy_waits_for_the_replica_that_left_last():
+    state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
+    older = broker(1, 100, put_back_since=100)
+    settled = Settled((older, broker(3, 42)), state, replicas=(1, 2, 3))
+    settled.settle(LogEndsRead({TOPIC: {1: LogEnd(5, 40), 3: LogEnd(5, 70)}}, {"t": 1}))
+    assert settled.stored == [], "broker 2 left later, and is waited for"
+
+    settled.settle(BrokersChanged((older, broker(2, 101), broker(3, 42))))
+    ends = {1: LogEnd(5, 40), 2: LogEnd(5, 80), 3: LogEnd(5, 70)}
+    settled.settle(LogEndsRead({TOPIC: ends}, {"t": 1}))
+    (elected,) = settled.stored
+    assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), RECOVERING)
+    (text,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
+    assert str(text.cause) == "broker 1 registered with an older copy of the log directories"
+
+
+@pytest.mark.parametrize(("put_back_since", "awaited"), [(100, True), (58, False), (-1, False)])
+def test_an_older_copy_counts_until_the_replica_is_in_sync_again(put_back_since, awaited):
+    """In transaction 60 it was in the ISR; it is registered in 100, and was not stopped cleanly."""
+    state = LeaderAndIsr(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=7)
+    settled = Settled(
+        (broker(1, 100, put_back_since=put_back_since),),
+        StoredState(state, 1, 60),
+        replicas=(1, 2),
+    )
+    settled.settle(LogEndsRead({TOPIC: {1: LogEnd(5, 9)}}, {"t": 1}))
+    assert settled.stored[-1].leader == (NO_LEADER if awaited else 1)
 
 
 def test_a_replica_in_another_directory_than_the_empty_one_may_lead():

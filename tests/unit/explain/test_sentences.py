@@ -358,6 +358,18 @@ def test_the_newest_decisions_come_last():
                 "broker 2 holds 1 replica and leads 1 of them",
             ],
         ),
+        (
+            replace(
+                picture(partition(leader=2), percent=(0, 1)),
+                older_directories={1: ["/a"], 2: ["/d/1", "/d/2"]},
+            ),
+            [
+                "broker 2 is registered",
+                "broker 2 holds 1 replica and leads 1 of them",
+                ("broker 2 started with an older copy of /d/1, /d/2: what it lacks is copied from "
+                "other replicas, and what no other replica has is lost"),
+            ],
+        ),
     ],
 )  # fmt: skip
 def test_a_broker_is_explained(found, sentences):

@@ -9,7 +9,7 @@ from odradek.plan.rules.restored import RESTORED_RULES
 
 NOW_MS = 10_000_000_000
 DAY_MS = 86_400_000
-SOUND = {"restored": None, "disks_behind": 0, "refused_roles": []}
+SOUND = {"restored": None, "disks_behind": 0, "older_directories": [], "refused_roles": []}
 
 
 def restored(at_ms, broker=2):
@@ -56,7 +56,10 @@ def test_roles_that_are_refused_are_named_with_both_epochs(local, restart):
 
 
 def test_log_directories_that_were_put_back_are_a_finding_of_their_broker():
-    (finding,) = findings({}, {"disks_behind": 4})
+    (finding,) = findings({}, {"disks_behind": 4, "older_directories": ["/d/1", "/d/2"]})
     assert (finding.kind, finding.subject, finding.broker) == ("disks-restored", "broker 1", 1)
-    assert "their counter is 4 behind the stored one" in finding.why
+    assert finding.why.startswith(
+        "its log directories (/d/1, /d/2) were put back to an earlier copy before it started (the "
+        "counter is 4 behind the stored one): it copies what they lack"
+    )
     assert str(finding.fix.commands[0]) == "odradek why broker 1 --bootstrap-server b:9"

@@ -158,14 +158,15 @@ class Lifecycle:
         *,
         clean_epoch: int | None = None,
         is_empty: bool = False,
+        is_put_back: bool = False,
         new_directories: Collection[str] = (),
     ) -> int:
         """Register this broker. Returns its broker epoch.
 
         `clean_epoch` is the broker epoch of the registration after which no record was lost, if
         there is one: the broker stopped cleanly, or still runs. `new_directories` had no
-        `meta.properties`; `is_empty` means that no directory has a log. Both are written for the
-        controller (`/odradek/lives/N`).
+        `meta.properties`; `is_empty` means that there are such, or that no directory has a log,
+        `is_put_back` that all are an older copy: written for the controller (`/odradek/lives/N`).
 
         Raises:
             StartupError: another running broker has registered with this id.
@@ -178,7 +179,7 @@ class Lifecycle:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
                 note, is_known = await self._note(
-                    broker.id, clean_epoch, is_empty=is_empty or bool(new_directories)
+                    broker.id, clean_epoch, is_empty=is_empty, is_put_back=is_put_back
                 )
                 if is_known and new_directories:
                     log.warning(
@@ -246,7 +247,7 @@ class Lifecycle:
             await retry(notify, _PAUSE_S, on=ConnectionLostError)  # a second notice does no harm
 
     async def _note(
-        self, broker_id: int, clean_epoch: int | None, *, is_empty: bool
+        self, broker_id: int, clean_epoch: int | None, *, is_empty: bool, is_put_back: bool
     ) -> tuple[SetData, bool]:
         """The node about its logs, written with its registration; and whether it had one before."""
         path = layout_odradek.broker_logs_path(broker_id)
@@ -259,7 +260,9 @@ class Lifecycle:
             before = layout_odradek.decode_broker(broker_id, data, modified_id=stat.modified_id)
         goes_on = clean_epoch is not None and clean_epoch == stat.modified_id
         logs = layout_odradek.BrokerLogs(
-            before.clean_since if goes_on else now, now if is_empty else before.empty_since
+            before.clean_since if goes_on else now,
+            now if is_empty else before.empty_since,
+            now if is_put_back else before.put_back_since,
         )
         return SetData(path, layout_odradek.encode_broker(logs), stat.version), data is not None
 

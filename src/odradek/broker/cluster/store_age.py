@@ -1,7 +1,8 @@
 """Compares the age of the coordination store with that of this broker's disks.
 
     before a registration   what the disks prove is compared with what the store says; an older
-                            store is raised to it (`coord.restored`)
+                            store is raised to it (`coord.restored`). Log directories that are
+                            older are registered as such, and the controller elects accordingly
     every minute            the broker's counter is raised, in the store and on the disks, so that
                             a later comparison finds what was put back: the store, or the disks
     at a clean stop         once more: a copy of the store from before the stop is found to be one
@@ -61,7 +62,9 @@ class StoreAge:
     """What was found at the last comparison, for the reports."""
 
     restored: Restored | None = None  # the last restoration that the store knows of
-    disks_behind: int = 0  # how many counts the log directories are older than the store
+    disks_behind: int = 0  # how many counts the oldest log directory is older than the store
+    older_directories: tuple[str, ...] = ()  # those that were put back
+    is_put_back: bool = False  # they are all that have a counter
 
 
 class StoreComparison:
@@ -82,6 +85,9 @@ class StoreComparison:
     async def before_registration(self) -> None:
         """Compare, raise the store if it is older, and count.
 
+        Log directories that are older count after the registration only: a broker that is killed
+        before it has to find them older again.
+
         The logs are compared at the start only: an ensemble from which every broker has lost its
         session has enough to do.
 
@@ -90,20 +96,21 @@ class StoreComparison:
         """
         async with self._turn:
             is_start = self._kept is None
-            kept = self._kept or _newest(d.counter for d in self._logs.directories.values())
+            kept = self._kept or _newest(self._counters().values())
             if is_start:
                 marks = await read_marks(self._store, self._broker_id)
-                self._look_at_disks(kept, marks.counter)
+                self._look_at_disks(marks.counter)
             await self._compare(_proofs(self._logs, kept) if is_start else Proofs(kept.written))
-            await self._count(kept, is_start=is_start)
+            if not (is_start and self.age.older_directories):
+                await self._count(kept, is_start=is_start)
 
     async def run(self) -> None:
         """Count every minute; compare again if a role was refused. Until cancelled."""
         while True:
-            await asyncio.sleep(COUNT_S)
+            await asyncio.sleep(COUNT_S if self._kept is not None else _PAUSE_S)
             with suppress(StoreError):  # without a session: the next registration counts
                 async with self._turn:
-                    kept = self._kept or KeptCounter()
+                    kept = self._kept or _newest(self._counters().values())
                     if self._replicas.refused_roles:
                         await self._compare(_proofs(self._logs, kept))
                     await self._count(kept)
@@ -117,18 +124,30 @@ class StoreComparison:
 
     # ------------------------------------------------------------------------- comparing
 
-    def _look_at_disks(self, kept: KeptCounter, stored: StoreCounter) -> None:
-        """Find out whether the log directories were put back to an earlier state."""
-        if -1 < kept.begun < stored.value:
-            self.age.disks_behind = stored.value - kept.begun
-            log.warning(
-                "the log directories of broker %d are older than the coordination store (their "
-                "counter is %d, the one stored is %d): they were put back to an earlier copy. What "
-                "they lack is copied from other brokers; records that no other broker has are lost",
-                self._broker_id,
-                kept.begun,
-                stored.value,
-            )
+    def _counters(self) -> dict[str, KeptCounter]:
+        """The counters of all log directories, as they were at the start."""
+        return {path: found.counter for path, found in self._logs.directories.items()}
+
+    def _look_at_disks(self, stored: StoreCounter) -> None:
+        """Find out whether log directories were put back to an earlier state."""
+        begun = {path: counter.begun for path, counter in self._counters().items()}
+        older = older_directories(begun, stored.value)
+        if not older:
+            return
+        lowest = min(begun[path] for path in older)
+        self.age.disks_behind = stored.value - lowest
+        self.age.older_directories = older
+        self.age.is_put_back = all(path in older for path, number in begun.items() if number > -1)
+        log.warning(
+            "log directories of broker %d are older than the coordination store (the counter in %s "
+            "is %d, the one stored is %d): they were put back to an earlier copy%s. What they lack "
+            "is copied from other brokers; records that no other broker has are lost",
+            self._broker_id,
+            ", ".join(older),
+            lowest,
+            stored.value,
+            "" if self.age.is_put_back else ", or their disk had failed for a time",
+        )
 
     async def _compare(self, proofs: Proofs) -> None:
         marks = await read_marks(self._store, self._broker_id)
@@ -191,6 +210,8 @@ class StoreComparison:
             _, stat = await self._store.get(path)
             value = max(*kept, marks.counter.value, 0) + 1
             await keep(KeptCounter(kept.written, value))
+            if not self._logs.online_directories:
+                return  # with the value in the store alone, they would seem to be put back
             counter = StoreCounter(value, marks.restored_epoch)
             data = layout_odradek.encode_counter(counter)
             with suppress(BadVersionError):  # by an earlier attempt, whose response was lost
@@ -224,11 +245,20 @@ class StoreComparison:
         return {
             "restored": None if restored is None else restored._asdict(),
             "disks_behind": self.age.disks_behind,
+            "older_directories": list(self.age.older_directories),
             "refused_roles": [
                 {"partition": str(name), "leader_epoch": refused, "log_epoch": own}
                 for name, (refused, own) in sorted(self._replicas.refused_roles.items())
             ],
         }
+
+
+def older_directories(begun: Mapping[str, int], stored: int) -> tuple[str, ...]:
+    """The log directories whose counter is below the one stored; -1: it has none.
+
+    The counter is written to the directories before it is written to the store.
+    """
+    return tuple(path for path, number in begun.items() if -1 < number < stored)
 
 
 def _settle(future: asyncio.Future[StorageError | None], error: StorageError | None) -> None:

@@ -175,7 +175,7 @@ class ControllerStore:
         except CorruptNodeError as error:
             self._skip(str(error))
             return broker
-        return replace(broker, clean_since=logs.clean_since, empty_since=logs.empty_since)
+        return replace(broker, **logs._asdict())
 
     async def children(self, path: str, watch: Watcher) -> tuple[str, ...]:
         """The names below one of Kafka's fixed nodes; none if it is not there yet."""

@@ -69,16 +69,23 @@ def _disks_behind(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 "disks-restored",
                 f"broker {broker}",
-                "its log directories were put back to an earlier copy before it started (their "
-                f"counter is {age['disks_behind']} behind the stored one): it copies what they "
-                "lack; records of partitions with one replica are lost",
+                f"{_older(age)} before it started (the counter is {age['disks_behind']} behind the "
+                "stored one): it copies what they lack, and leads only partitions of which no "
+                "other in-sync replica may have more; records of partitions with one replica are "
+                "lost",
                 sentence(
                     "do not put back log directories: an empty one is copied as well; how far it "
-                    "is: ",
+                    "is, and what waits: ",
                     facts.caller.why("broker", str(broker)),
                 ),
                 broker,
             )
+
+
+def _older(age: Mapping[str, Any]) -> str:
+    directories = age.get("older_directories")
+    named = f"its log directories ({', '.join(directories)})" if directories else "its logs"
+    return f"{named} were put back to an earlier copy"
 
 
 RESTORED_RULES: Final = (_restored, _refused_roles, _disks_behind)

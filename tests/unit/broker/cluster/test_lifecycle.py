@@ -11,6 +11,7 @@ from odradek.coord.memory import MemoryStore, RequestFate, RequestLoss
 from odradek.coord.store import ANY_VERSION
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.errors import ErrorCode, StartupError
+from odradek.sim.world.disk import Crash, DiskFault
 
 T0 = ("t", 0)
 PATH = layout.broker_path(0)
@@ -62,6 +63,63 @@ def test_the_registration_without_a_log_is_recorded_and_kept():
 
         await live.restart()
         assert logs_of(live).empty_since == first
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_registration_with_an_older_copy_of_the_logs_is_recorded_and_kept(is_killed, caplog):
+    async def story(live):
+        await live.topic("t")
+        await live.broker.stop()
+        backup = live.disk.copy()
+        live.broker = live.make()
+        await live.start()
+        assert logs_of(live).put_back_since == -1
+        await live.broker.stop()
+        live.disk.put_back(backup)
+        caplog.clear()
+        if is_killed:  # before it registers: it finds the same again
+            reached = asyncio.Event()
+
+            async def register(*_, **__):
+                reached.set()
+                await asyncio.Future()
+
+            killed = live.make()
+            killed.lifecycle.register = register
+            starting = asyncio.ensure_future(killed.start())
+            await reached.wait()
+            starting.cancel()
+            killed.server.stop_listening()
+            live.disk.crash(Crash.PROCESS)
+            live.tree.expire(live.store.session_id)
+        live.broker = live.make()
+        await live.start()
+        first = live.broker.broker_epoch
+        assert logs_of(live).put_back_since == first
+        assert live.broker.store_comparison.age.is_put_back
+        await live.until(lambda: live.broker.store_comparison._kept is not None)
+        (text, *_) = [r.message for r in caplog.records if "put back to an earlier" in r.message]
+        assert text.startswith("log directories of broker 0 are older than the coordination store")
+
+        await live.restart()
+        assert logs_of(live).put_back_since == first
+        assert not live.broker.store_comparison.age.older_directories
+
+    play(story)
+
+
+def test_directories_that_failed_while_they_counted_are_not_taken_for_an_older_copy():
+    async def story(live):
+        await live.topic("t")
+        live.disk.faults.append(DiskFault("create", "odradek-store-counter", times=9))
+        await live.broker.stop()
+        assert not live.broker.logs.online_directories
+        live.disk.faults.clear()
+        live.broker = live.make()
+        await live.start()
+        assert logs_of(live).put_back_since == -1
 
     play(story)
 
