@@ -242,18 +242,25 @@ def _partition(picture: Picture, p: Partition) -> Iterator[Line]:
 
 def _leaderless(picture: Picture, p: Partition) -> Line:
     lost = picture.newest(lambda e: _is_about(e, p) and e["verdict"] == "LEFT_WITHOUT_LEADER")
-    cause, stories = _because(picture, lost, p["isr"])
+    failed = p["on_failed_dirs"]
+    here = [each for each in p["isr"] if picture.registered(each) and each not in failed]
+    away = [each for each in p["replicas"] if not picture.registered(each)]
+    awaited = away if here and away else p["isr"]
+    cause, stories = _because(picture, lost, awaited)
+    if awaited is away:  # they were killed, or their logs are empty or an older copy
+        why = f"{brokers(here)} may lack acknowledged records that {brokers(away)} may have"
+    else:
+        why = f"only {brokers(awaited)} may lead, because every acknowledged record is only there"
     return Line(
         p,
         (
             "no leader",
             Slot.SINCE,
             (
-                f"{cause}: clients can neither write nor read; only {brokers(p['isr'])} may lead, "
-                "because every acknowledged record is only there"
+                f"{cause}: clients can neither write nor read; {why}"
                 f"{f' ({stories})' if stories else ''}; "
             ),
-            picture.bring_back(p["isr"][0]),
+            picture.bring_back(awaited[0]),
             "; or, if records may be lost: ",
             Slot.ELECT,
         ),

@@ -47,6 +47,7 @@ def at(minute, verdict, *, number=1, broker=None, cause="broker 2 went offline",
 
 
 GONE = at(1, "BROKER_GONE", broker=2)
+OLDER = "broker 1 registered with an older copy of the log directories"
 BACK = at(2, "BROKER_JOINED", broker=2)
 ELECTED = at(1, "LEADER_ELECTED", number=2, before={"isr": [1, 2]},
              after={"leader": 1, "isr": [1]})  # fmt: skip
@@ -163,6 +164,17 @@ CRASHED = Caller("b:9", ("--dir", "D"), {2: "crashed"}, {2: "/data: No space lef
         (
             picture(partition(), shutting_down=[2]),
             ["t-3: broker 1 leads instead of the preferred replica 2; broker 2 is shutting down"],
+        ),
+        (
+            picture(partition(leader=-1, isr=[1], dead=[2]), brokers=(1,), caller=KILLED,
+                    journal=[at(1, "LEFT_WITHOUT_LEADER", number=3, cause=OLDER)]),
+            [
+                (f"t-3: no leader since 10:01:00 because {OLDER}: clients can neither write nor "
+                "read; broker 1 may lack acknowledged records that broker 2 may have (broker 2 is "
+                "offline (its process was killed)); odradek start 2 --dir D; or, if records may be "
+                "lost: kafka-leader-election --bootstrap-server b:9 --election-type unclean "
+                "--topic t --partition 3"),
+            ],
         ),
         (
             picture(partition(leader=-1, isr=[2], dead=[2]), brokers=(1,), caller=CRASHED,
