@@ -3,7 +3,8 @@
 Describe on the cluster shows brokers, and which brokers lead; names and offsets of topics and
 groups need Describe on these, as in Metadata, ListOffsets and DescribeGroups. Refused clients, the
 errors of clients and throttled clients are named with their hosts and with what they requested:
-that needs Alter on the cluster, by which ACLs are changed.
+that needs Alter on the cluster, by which ACLs are changed. So do the journal's notes on znodes that
+cannot be read.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ class Viewer(Protocol):
         """Whether a group is shown."""
 
     def sees_clients(self) -> bool:
-        """Whether the refusals and errors of all clients are shown."""
+        """Whether the refusals and errors of all clients, and what names others, are shown."""
 
     def sees_refusal(self, refusal: Mapping[str, Any]) -> bool:
         """Whether a refusal (`Incidents.as_json`) is shown."""

@@ -74,6 +74,8 @@ class Notebook:
     def note(self, text):
         self.notes.append(text)
 
+    note_names = note
+
 
 class Denied:
     """An authorizer that refuses what is listed."""

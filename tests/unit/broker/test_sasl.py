@@ -121,6 +121,26 @@ async def stored(live, user, options, *, is_new=True):
     await asyncio.sleep(0.5)
 
 
+async def challenge_for(live, user):
+    """Salt and iterations that the broker tells a client which logs in by SCRAM."""
+    peer = live.peer(PORT)
+    await peer.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    first = SaslAuthenticateRequest(auth_bytes=f"n,,n={user},r=abc".encode())
+    return bytes((await peer.ask(first, 2)).auth_bytes).partition(b",")[2]
+
+
+def test_an_unknown_user_gets_the_same_salt_after_a_restart():
+    async def story(live):
+        challenge = await challenge_for(live, "nobody")
+        assert re.fullmatch(rb"s=[^,]+,i=4096", challenge)
+        assert await challenge_for(live, "nobody2") != challenge
+
+        await live.restart()
+        assert await challenge_for(live, "nobody") == challenge
+
+    play(story, **OPTIONS)
+
+
 def test_users_of_plain_are_options_of_the_listener():
     async def story(live):
         await log_in(live, "PLAIN")

@@ -102,6 +102,20 @@ def test_what_is_left_out_is_counted_by_who_caused_it(log):
     ]
 
 
+def test_what_is_left_out_is_counted_of_everybody(log):
+    everybody = ["alice", "bob", "carol", "dave", "eve"]
+    for who in everybody:
+        for _ in range(4):
+            log.logger.info("%s may not read", who, extra=of(who))
+    written = len(log.lines)
+    log.limit.flush(ends=True)
+
+    assert log.lines[written:] == [
+        f"1 more lines like this of {who} in 0 s were left out: %s may not read"
+        for who in everybody
+    ]
+
+
 def test_what_is_counted_is_bounded_and_nothing_is_hidden_by_it(log):
     for _ in range(4):
         log.logger.info("%s", "before", extra=of("bob"))

@@ -26,6 +26,7 @@ class Entry(NamedTuple):
     at_ms: int  # wall clock
     number: int  # of all entries of this broker: their order, where the clock is too coarse
     what: Decision | str
+    names_others: bool = False  # a note that may name topics or users
 
 
 class DecisionJournal:
@@ -50,6 +51,11 @@ class DecisionJournal:
         self._enter(text)
         log.warning("%s", text)
 
+    def note_names(self, text: str) -> None:
+        """Enter and log what may name topics or users: not every client may read it."""
+        self._enter(text, names_others=True)
+        log.warning("%s", text)
+
     @property
     def begins_ms(self) -> int:
         """Since when nothing is missing here."""
@@ -67,9 +73,9 @@ class DecisionJournal:
             if isinstance(entry.what, str) or _is_about(entry.what, topic, partition, broker):
                 yield entry
 
-    def _enter(self, what: Decision | str) -> None:
+    def _enter(self, what: Decision | str, *, names_others: bool = False) -> None:
         self._numbered += 1
-        self.entries.append(Entry(self._wall_ms(), self._numbered, what))
+        self.entries.append(Entry(self._wall_ms(), self._numbered, what, names_others))
 
 
 def _is_about(

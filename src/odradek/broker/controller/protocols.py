@@ -41,3 +41,6 @@ class Journal(Protocol):
 
     def note(self, text: str) -> None:
         """An event in a controller's own term, for operators."""
+
+    def note_names(self, text: str) -> None:
+        """The same, where the text may name topics or users."""

@@ -98,7 +98,7 @@ from odradek.obs.metrics import Histogram
 FIRST_REBALANCE_SECONDS: Final = 5  # after a term has begun, as Apache Kafka has it
 DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
 REQUESTS_MAX: Final = 1_000  # in the queue; further requests wait for a place
-_PAUSE_SECONDS: Final = 1.0
+_PAUSE_S: Final = 1.0
 
 Asked = (
     IsrChangesRequested
@@ -319,9 +319,9 @@ class ControllerShell:
             self.session_lost()
         except coord.StoreError as error:
             # Whether a write was stored is not known: load everything again.
-            self._journal.note(f"the controller loads all again in {_PAUSE_SECONDS} s: {error}")
+            self._journal.note_names(f"the controller loads all again in {_PAUSE_S} s: {error}")
             self._end_term("the coordination store failed, and all is to be loaded again")
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_PAUSE_S)
             self.notice(Notice.CONTROLLER)
         except AssertionError as error:
             await self._give_up(f"an invariant of the controller does not hold: {error!r}")
@@ -332,7 +332,7 @@ class ControllerShell:
         if term is not None:
             with suppress(coord.StoreError):  # then the session's end will do it
                 await self._election.abdicate(term)
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(_PAUSE_S)
         self.notice(Notice.CONTROLLER)
 
     def _end_term(self, why: str) -> None:
@@ -440,7 +440,7 @@ class ControllerShell:
     async def _begin(self, term: ControllerTerm) -> None:
         self.term = term
         store = self._term_store = ControllerStore(
-            self._store, term, self._options, draw_id=self._draw_id, skip=self._journal.note
+            self._store, term, self._options, draw_id=self._draw_id, skip=self._journal.note_names
         )
         self._machine = Controller(
             controller_epoch=term.controller_epoch,

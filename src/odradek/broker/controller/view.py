@@ -55,7 +55,8 @@ def _journal(
     )
     entries = newest(found, min(LIMIT if limit is None else limit, ENTRIES_MAX))
     head = {"broker_id": broker_id, "begins_ms": journal.begins_ms}
-    shown = (e for e in map(as_json, entries) if viewer.sees_topic(e.get("topic")))
+    noted = (e for e in entries if not e.names_others or viewer.sees_clients())
+    shown = (e for e in map(as_json, noted) if viewer.sees_topic(e.get("topic")))
     return in_pieces(head, "entries", shown)
 
 

@@ -7,9 +7,16 @@ from tests.unit.broker.coordinators.test_group_shell import coordinated
 from tests.unit.broker.live import play
 
 from odradek.broker.apis import describe_state
+from odradek.broker.error_counts import Subject
 from odradek.broker.incidents import Lacks
+from odradek.coord import layout
+from odradek.coord.memory import MemoryStore
+from odradek.log.repair.cuts import CutKind, LogCut
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.replica.failures import LASTING_MS, Failure
 from odradek.wire.messages.describe_state import DescribeStateRequest, Field
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -107,12 +114,25 @@ async def secretive(live):
 
         answer = await peer.ask(commit, 7)
         assert answer.topics[0].partitions[0].error_code == 0
+    payroll = TopicPartition("payroll", 0)
+    broker = live.broker
+    broker.settings.invalid["payroll"] = {"retention.ms": "abc"}
+    broker.incidents.cuts.note(LogCut(payroll, CutKind.TRUNCATION, "/data/a", 1, 2, 90, 2, "x"))
+    broker.cleaner.uncleanable[payroll] = live.log("payroll")
+    broker.cleaner.given_up[payroll] = (1, "a batch is damaged")
+    failure = Failure(MonotonicMs(live.clock.monotonic_ms() - LASTING_MS), "no answer")
+    broker.fetchers.failures = lambda: iter([(2, payroll, failure)])
+    store = MemoryStore(live.tree)
+    await store.open()
+    await store.create(f"{layout.TOPICS}/payroll-2", b"{")
+    await live.until(lambda: broker.controller.unreadable_topics)
+    spy = live.peer(host="192.0.2.66").connection.session
+    broker.incidents.counts.count(spy, 3, ErrorCode.INVALID_TOPIC_EXCEPTION, Subject("payroll"))
+    broker.incidents.counts.throttled(spy, 9, "producer_byte_rate", 1.0, "spy", "")
     own = Lacks("User:ANONYMOUS", "Read", "Topic", "open", is_denied=False)
     other = Lacks("User:spy", "Read", "Topic", "payroll", is_denied=False)
     for lacks, host in ((own, "10.0.0.7"), (other, "192.0.2.66")):
-        live.broker.incidents.refused(
-            "Fetch", host=host, client_id="app", software="x", lacks=lacks
-        )
+        broker.incidents.refused("Fetch", host=host, client_id="app", software="x", lacks=lacks)
 
 
 async def report(live, name, **query):
@@ -140,6 +160,40 @@ def test_describe_on_the_cluster_shows_no_names_of_others():
         assert own["lacks"]["principal"] == "User:ANONYMOUS"
         assert json.loads(shown[-1])["shows_clients"] is False
         assert json.loads(shown[-1])["state"] == "running"
+
+    play(story)
+
+
+def test_without_describe_on_the_cluster_there_is_no_report():
+    async def story(live):
+        await live.topic("open")
+        everything_else = Only(
+            (DESCRIBE, ResourceType.TOPIC, "open"), (AclOperation.ALTER, *CLUSTER)
+        )
+        live.authorizer.chosen = everything_else
+        for name in ("journal", "controller", "broker", "replicas", "groups", "missing"):
+            answer = await live.peer().ask(asked(name, topic="open"))
+            assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert bytes(answer.body) == b""
+
+    play(story)
+
+
+def test_an_operator_sees_all_of_it():
+    """So what the test above does not find would be there."""
+
+    async def story(live):
+        await secretive(live)
+        broker = json.loads(await report(live, "broker"))
+        controller = json.loads(await report(live, "controller", only="unreadable_topics"))
+
+        assert list(broker["invalid_topic_options"]) == ["payroll"]
+        assert [cut["topic"] for cut in broker["cuts"]] == ["payroll"]
+        assert [each["partition"] for each in broker["cleaner"]["given_up"]] == ["payroll-0"]
+        assert [each["topic"] for each in broker["fetch_problems"]] == ["payroll"]
+        assert [each["topic"] for each in broker["errors"]] == ["payroll"]
+        assert [each["user"] for each in broker["throttles"]] == ["spy"]
+        assert list(controller["unreadable_topics"]) == ["payroll-2"]
 
     play(story)
 

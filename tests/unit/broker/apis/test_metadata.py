@@ -10,7 +10,7 @@ from tests.unit.broker.cluster.test_metadata_cache import ID_A, update_metadata
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
 from odradek.broker.cluster.metadata_cache import DEPARTED_MS, MetadataCache
 from odradek.broker.serving.session import AllowAll, Session
-from odradek.coord.store import ConnectionLostError
+from odradek.coord.store import ConnectionLostError, SessionExpiredError
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.invariants import InvariantError
@@ -210,17 +210,17 @@ def test_authorized_operations_are_answered_only_when_asked_for():
 
 
 class Topics:
-    """In place of the store: the names of its topics, and what comes before it answers them."""
+    """In place of the store: the names of its topics, and how it fails before it answers them."""
 
-    def __init__(self, *names, lost=0):
+    def __init__(self, *names, failures=()):
         self.names = list(names)
-        self.lost = lost
+        self.failures = list(failures)
         self.read = 0
 
     async def children(self, path):
         self.read += 1
-        if self.read <= self.lost:
-            raise ConnectionLostError("no answer")
+        if self.failures:
+            raise self.failures.pop(0)
         return self.names
 
 
@@ -379,15 +379,16 @@ def test_a_broker_that_knows_the_brokers_and_no_topics_yet_does_not_answer_that_
     """A new controller sends the brokers first, and the topics when it has loaded them."""
 
     async def scenario():
-        api, cache = unannounced(Topics("orders", lost=1))
+        failures = [ConnectionLostError("no answer"), SessionExpiredError("too late")]
+        api, cache = unannounced(Topics("orders", failures=failures))
         cache.update(update_metadata(brokers=(1,)))
+        of_brokers = api.handle(session(), MetadataRequest(topics=[]), 12)
+        assert not inspect.isawaitable(of_brokers)
+
         loop = asyncio.get_running_loop()
         loop.call_later(3, lambda: cache.update(update_metadata(("orders", ID_A, {0: 1}))))
         assert (await leader_and_brokers(api.handle(session(), request_, 12)))[0] == [1]
         assert loop.time() == 3
-
-        of_brokers = api.handle(session(), MetadataRequest(topics=[]), 12)
-        assert not inspect.isawaitable(of_brokers)
 
     run(scenario())
 

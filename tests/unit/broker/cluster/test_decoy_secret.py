@@ -46,3 +46,15 @@ def test_what_cannot_be_used_is_replaced_for_all(data, caplog):
         assert DECOYS in caplog.text
 
     asyncio.run(story())
+
+
+def test_brokers_that_replace_it_together_have_the_same():
+    async def story():
+        tree = MemoryTree()
+        stores = [await opened(tree) for _ in range(3)]
+        await stores[0].create(DECOYS, b"{}", make_parents=True)
+
+        found = await asyncio.gather(*map(decoy_secret, stores))
+        assert {*found} == {await decoy_secret(await opened(tree))}
+
+    asyncio.run(story())

@@ -49,13 +49,13 @@ def credential(password="pencil", mechanism=SHA_256, iterations=4096):
 PENCIL = credential()
 
 
-def server(mechanism=SHA_256, users=None, tokens=None, nonce=SERVER_NONCE):
+def server(mechanism=SHA_256, users=None, tokens=None, nonce=SERVER_NONCE, secret=b"decoy"):
     return ScramServer(
         mechanism,
         credentials=({"user": PENCIL} if users is None else users).get,
         tokens=(tokens or {}).get,
         nonce=nonce,
-        decoy_secret=b"decoy",
+        decoy_secret=secret,
     )
 
 
@@ -138,6 +138,18 @@ def test_an_unknown_user_gets_the_exchange_of_a_wrong_password():
     )
     assert again == of_unknown
     assert another != of_unknown
+
+
+def salt_for(user, **given):
+    _, challenge = challenged(f"n,,n={user},r=abc".encode(), **given)
+    return re.search(rb"s=([^,]*)", challenge)[1]
+
+
+def test_the_salt_of_an_unknown_user_is_of_the_clusters_secret_and_not_of_the_log_in():
+    salt = salt_for("nobody", nonce="one")
+
+    assert salt_for("nobody", nonce="two") == salt
+    assert salt_for("nobody", nonce="one", secret=b"of another cluster") != salt
 
 
 @pytest.mark.parametrize("mechanism", sorted(SCRAM_HASHES))
