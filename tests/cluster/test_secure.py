@@ -8,6 +8,8 @@ import pathlib
 import stat
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 from brokers import BrokerProcess
 
+from odradek.broker.http_token import headers
 from odradek.cli.main import run
 from odradek.client.cluster import Cluster as Client
 from odradek.client.settings import ClientSettings
@@ -195,6 +198,44 @@ def test_our_commands_find_the_administrator_by_the_directory(cluster: Cluster) 
     odradek("produce", "found", "--from", rows, *cluster.where)
     assert odradek("consume", "found", *cluster.where)[0] == "a\nb\n"
     assert str(cluster.files.java("admin")) in odradek("status", *cluster.where)[0]
+
+
+def test_the_http_port_names_nothing_to_who_has_no_token(cluster: Cluster) -> None:
+    cluster.tool("topics", "--create", "--topic", "payroll", "--partitions", 1)
+    report = json.loads(odradek("status", "--json", *cluster.where)[0])
+    files = {broker["http_token_file"] for broker in report["brokers"]}
+    assert files == {str(cluster.directory.http_token)}
+    assert stat.S_IMODE(cluster.directory.http_token.stat().st_mode) == 0o600
+
+    def asked(broker: Mapping[str, Any], path: str, given: Mapping[str, str]) -> tuple[int, str]:
+        request = urllib.request.Request(f"{broker['http']}/{path}", headers=dict(given))
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    token = headers(str(cluster.directory.http_token))
+    for broker in report["brokers"]:
+        for name in (
+            "broker",
+            "replicas",
+            "groups",
+            "journal",
+            "controller",
+            "replicas?topic=payroll",
+        ):
+            status, text = asked(broker, name, {})
+            assert (status, "payroll" in text) == (401, False)
+            assert asked(broker, name, {"Authorization": f"{token['Authorization']}x"})[0] == 401
+            assert asked(broker, name, token)[0] == 200
+        assert asked(broker, "health", {})[0] == 200
+        status, text = asked(broker, "metrics", {})
+        assert status == 200
+        assert "kafka_server_replicamanager_partitioncount " in text
+        assert "payroll" not in text
+    assert any("payroll" in asked(broker, "metrics", token)[1] for broker in report["brokers"])
+    assert "payroll" in odradek("why", "topic", "payroll", *cluster.where)[0]
 
 
 def test_every_tool_takes_the_administrators_file(cluster: Cluster) -> None:

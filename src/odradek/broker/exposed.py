@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from odradek.broker.http_token import is_required
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import reaches_other_hosts
 
 HTTP: Final = "HTTP"
+HTTP_TOKEN: Final = "HTTP with a token"
 _IN_THE_CLEAR: Final = {
     "PLAINTEXT": "without encryption and without authentication",
     "SASL_PLAINTEXT": "without encryption: everybody in between reads records and PLAIN passwords",
@@ -26,6 +28,12 @@ class ExposedAddress(NamedTuple):
             return (
                 f"http://{self.address} shows metrics, topics, groups and decisions to other hosts "
                 "without authentication: set odradek.http.host=127.0.0.1"
+            )
+        if self.protocol == HTTP_TOKEN:
+            return (
+                f"http://{self.address} shows metrics to other hosts without authentication, and "
+                "everybody in between reads the token for the rest: set "
+                "odradek.http.host=127.0.0.1"
             )
         return (
             f"listener {self.name}://{self.address} accepts clients of other hosts "
@@ -49,7 +57,8 @@ def exposed(config: BrokerConfig, ports: Sequence[int] = ()) -> list[ExposedAddr
     host = config.odradek_http_host
     if config.odradek_http_port >= 0 and reaches_other_hosts(host):
         port = f":{config.odradek_http_port}" if config.odradek_http_port else ""
-        found.append(ExposedAddress("http", HTTP, _bracketed(host) + port))
+        protocol = HTTP_TOKEN if is_required(config) else HTTP
+        found.append(ExposedAddress("http", protocol, _bracketed(host) + port))
     return found
 
 

@@ -6,6 +6,7 @@ loopback interface, and therefore strict:
     GET and HEAD only; a request has at most 8 KiB and no body, and has to arrive in time
     `Host` must be an address, `localhost` or an allowed name - otherwise any web page that an
         operator opens could read the answers under a name of its own (DNS rebinding)
+    a token for all but the routes of `OPEN`, where one is required (`odradek.broker.http_token`)
     a limited number of connections, of which those that ask nothing or do not read make room for a
         new one, the oldest first; no header that lets other sites read the answers
 
@@ -17,6 +18,7 @@ It is imported after the broker has started, because nothing needs it before.
 """
 
 import asyncio
+import hmac
 import ipaddress
 import json
 import logging
@@ -38,6 +40,7 @@ QUERY_FIELDS_MAX: Final = 16
 PEERS_MAX: Final = 32
 AT_ONCE: Final = 4  # connections accepted in one turn of the loop, before any of them is refused
 TIMEOUT_SECONDS: Final = 30.0
+OPEN: Final = frozenset({"/metrics", "/health"})  # without a token they show no names
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,12 @@ Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedRoute:
-    """A route whose format depends on the request's Accept header."""
+    """A route whose format depends on the request's Accept header.
 
-    answer: Callable[[str], Response]
+    The second argument is whether names may be shown.
+    """
+
+    answer: Callable[[str, bool], Response]
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -79,9 +85,9 @@ class Health:
 def metrics_route(metrics: BrokerMetrics) -> NegotiatedRoute:
     """The broker's metrics, in Prometheus' format or, if the client accepts it, OpenMetrics."""
 
-    def answer(accept: str) -> Response:
+    def answer(accept: str, shows_names: bool) -> Response:
         format_ = content_type(accept)
-        return Response(200, format_, text_pieces(metrics, format_))
+        return Response(200, format_, text_pieces(metrics, format_, shows_names=shows_names))
 
     return NegotiatedRoute(answer)
 
@@ -103,12 +109,15 @@ class HttpServer:
         self,
         routes: Mapping[str, Route | NegotiatedRoute],
         *,
+        token: bytes | None = None,
         allowed_hosts: Collection[str] = (),
         peers_max: int = PEERS_MAX,
         at_once: int = AT_ONCE,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
+        """`token` is what a client has to present; None: everybody may see everything."""
         self.routes = routes
+        self._credentials = None if token is None else b"Bearer " + token
         self.peers_max = peers_max
         self._at_once = at_once
         self.timeout_seconds = timeout_seconds
@@ -152,6 +161,11 @@ class HttpServer:
         self.peers.pop(unused)
         unused.hang_up()
         return True
+
+    def knows(self, credentials: bytes) -> bool:
+        """Whether an `Authorization` header has the token, or none is required."""
+        # Bytes, because the comparison in constant time takes no text outside of ASCII.
+        return self._credentials is None or hmac.compare_digest(credentials, self._credentials)
 
     def allows(self, host: str) -> bool:
         """Whether a `Host` header names this server for operators, not for a web page."""
@@ -268,27 +282,40 @@ class _Peer(asyncio.Protocol):
         # h11 limits only incomplete requests, not one that arrived in one piece.
         if len(request.target) + sum(map(len, chain(*request.headers))) > REQUEST_BYTES_MAX:
             raise _RefusedError(431, f"a request has at most {REQUEST_BYTES_MAX} bytes")
-        accept = ""
-        for name, value in request.headers:
-            if name == b"accept":
-                accept += "," + value.decode("ascii", "replace")
-            host = value.decode("ascii", "replace")
-            if name == b"host" and not self._server.allows(host):
-                raise _RefusedError(
-                    421, f"not served under the name {host}; see odradek.http.allowed.hosts"
-                )
+        accept, credentials = self._headers(request)
         path, _, query = request.target.decode("ascii", "replace").partition("?")
+        # Before the path: what exists is not shown, and a wrong token is not taken for none.
+        is_known = self._server.knows(credentials)
+        if not is_known and (credentials or path not in OPEN):
+            raise _RefusedError(
+                401, "send Authorization: Bearer TOKEN; see odradek.http.token.file"
+            )
         route = self._server.routes.get(path)
         if route is None:
             known = ", ".join(sorted(self._server.routes))
             raise _RefusedError(404, f"there is no {path}; there are {known}")
         if isinstance(route, NegotiatedRoute):
-            return route.answer(accept)
+            return route.answer(accept, is_known)
         try:
             fields = parse_qsl(query, max_num_fields=QUERY_FIELDS_MAX)
         except ValueError:
             raise _RefusedError(400, f"more than {QUERY_FIELDS_MAX} fields in the query") from None
         return route(dict(fields))
+
+    def _headers(self, request: h11.Request) -> tuple[str, bytes]:
+        """What the client accepts, and the credentials that it presents."""
+        accept, credentials = "", b""
+        for name, value in request.headers:
+            if name == b"accept":
+                accept += "," + value.decode("ascii", "replace")
+            if name == b"authorization":
+                credentials = value
+            host = value.decode("ascii", "replace")
+            if name == b"host" and not self._server.allows(host):
+                raise _RefusedError(
+                    421, f"not served under the name {host}; see odradek.http.allowed.hosts"
+                )
+        return accept, credentials
 
     def _refuse(self, status: int, why: str) -> None:
         """Answer an error, if that is still possible, and close: what follows cannot be parsed."""
@@ -346,6 +373,8 @@ class _Peer(asyncio.Protocol):
         headers = [("content-type", content_type), ("content-length", str(len(body)))]
         if status == 405:
             headers.append(("allow", "GET, HEAD"))
+        if status == 401:
+            headers.append(("www-authenticate", "Bearer"))
         if last:
             headers.append(("connection", "close"))
         out = self._head(status, headers)

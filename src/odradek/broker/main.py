@@ -208,6 +208,7 @@ async def _serve_http(broker: Broker) -> _Http | None:
     if broker.config.odradek_http_port < 0:
         return None
     from odradek.broker.http import HttpServer, health_route, metrics_route  # noqa: PLC0415
+    from odradek.broker.http_token import server_token  # noqa: PLC0415
     from odradek.broker.reports import report_routes  # noqa: PLC0415
     from odradek.broker.viewer import Operator  # noqa: PLC0415
 
@@ -219,6 +220,7 @@ async def _serve_http(broker: Broker) -> _Http | None:
             "/health": health_route(broker.health),
             **{f"/{name}": route for name, route in report_routes(broker, Operator()).items()},
         },
+        token=server_token(config),
         allowed_hosts=config.odradek_http_allowed_hosts,
         peers_max=files.http,
         at_once=files.http_at_once,

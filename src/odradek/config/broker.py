@@ -170,6 +170,7 @@ class BrokerOptions:
     odradek_http_host: str
     odradek_http_port: int
     odradek_http_allowed_hosts: tuple[str, ...]
+    odradek_http_token_file: str | None
     odradek_connection_responses_max_bytes: int
     odradek_connections_memory_max_bytes: int
     odradek_metadata_hold_ms: int

@@ -67,6 +67,13 @@ OPTIONS: Final = (
         doc="The address at which `/metrics` and `/health` are served.",
     ),
     Option(
+        "odradek.http.token.file", STRING, None,
+        doc="The file with the token that HTTP requests for reports, and for metrics with names, "
+            "have to carry (`Authorization: Bearer`) where an authorizer is configured or every "
+            "listener has SASL. If there is none, the broker draws a token. Unset: `http.token` in "
+            "the first of `log.dirs`.",
+    ),
+    Option(
         "odradek.http.port", INT, 0, rule=between(-1, 65_535),
         doc="The port of `/metrics` and `/health`. 0: any free port; -1: they are not served.",
     ),

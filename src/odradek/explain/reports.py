@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from odradek.broker.http_token import headers
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
 from odradek.explain import log as state_change_log
@@ -82,6 +83,7 @@ def ask_directory(
             ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},
         )
     )
+    tokens = {each["id"]: each.get("http_token_file") for each in report["brokers"]}
     begins_ms = dict.fromkeys(records, NEVER_MS)
     for id_, record in records.items():
         if states.get(id_) != "running":
@@ -90,7 +92,8 @@ def ask_directory(
         if record.http is None:
             asked.silent[id_] = NO_HTTP
             continue
-        found = {name: get_report(record.http, name, query) for name, query in wanted.items()}
+        token = tokens.get(id_)
+        found = {n: get_report(record.http, n, query, token) for n, query in wanted.items()}
         _enter(asked, id_, {name: answer for name, answer in found.items() if answer is not None})
         if None in found.values():
             asked.silent[id_] = "it does not answer over HTTP"
@@ -159,11 +162,13 @@ def _is_asked_for(entry: Entry, query: Query) -> bool:
     return entry["partition"] is None or query.get("partition") in (None, str(entry["partition"]))
 
 
-def get_report(url: str, name: str, query: Query) -> Any:
+def get_report(url: str, name: str, query: Query, token_file: str | None = None) -> Any:
     """A broker's report over HTTP; None if it does not answer."""
-    where = f"{url}/{name}?{urlencode(query)}"
+    request = urllib.request.Request(
+        f"{url}/{name}?{urlencode(query)}", headers=headers(token_file)
+    )
     try:
-        with urllib.request.urlopen(where, timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return json.load(answer)
     except (OSError, ValueError, urllib.error.HTTPError):
         return None

@@ -109,6 +109,11 @@ class ClusterDirectory:
         return self.secrets / "ca.pem"
 
     @property
+    def http_token(self) -> pathlib.Path:
+        """The token for the HTTP ports of a secure cluster's brokers."""
+        return self.secrets / "http.token"
+
+    @property
     def is_secured(self) -> bool:
         """Whether `up --secure` has made this cluster secure: its brokers listen with SASL_SSL."""
         if not self.authority.exists():

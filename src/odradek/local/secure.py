@@ -85,6 +85,7 @@ def secure_options(directory: ClusterDirectory, broker_id: int, login: SaslUser)
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(directory.authority),
         "authorizer.class.name": ACL_AUTHORIZER,
+        "odradek.http.token.file": str(directory.http_token),  # one for all brokers
         "super.users": SUPER_USERS,
     }
 
@@ -103,7 +104,7 @@ def changes_of(directory: ClusterDirectory, brokers: int) -> dict[int, dict[str,
     login = held or SaslUser(BROKER, new_password())
     changes = {i: secure_options(directory, i, login) for i in range(brokers)}
     for broker_id in range(brokers):
-        changes[broker_id]["odradek.http.host"] = LOOPBACK  # it has no authentication
+        changes[broker_id]["odradek.http.host"] = LOOPBACK  # it has no TLS
         advertised = options_of(directory, broker_id).get("advertised.listeners")
         if advertised is not None:
             changes[broker_id]["advertised.listeners"] = _secured(advertised)

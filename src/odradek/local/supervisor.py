@@ -23,6 +23,7 @@ from enum import Enum
 from typing import Any, Final
 
 from odradek import __version__
+from odradek.broker.http_token import token_file
 from odradek.local import processes
 from odradek.local.directory import (
     BrokerRecord,
@@ -203,6 +204,7 @@ class Supervisor:
                     "state": looks[broker_id].value,
                     "listeners": record.listeners,
                     "http": record.http if looks[broker_id].is_alive else None,
+                    "http_token_file": token_file(options_of(self._directory, broker_id)),
                     "log_dirs": read_log_dirs(self._directory, broker_id),
                     "reason": self._reason(broker_id, looks[broker_id]),
                 }

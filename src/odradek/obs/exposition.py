@@ -61,18 +61,24 @@ def content_type(accept: str) -> str:
     return OPENMETRICS_TYPE if "application/openmetrics-text" in named else TEXT_TYPE
 
 
-def text_pieces(metrics: BrokerMetrics, format_: str = TEXT_TYPE) -> Iterator[bytes]:
-    """The text, piece by piece. An empty piece only lets the caller run the event loop."""
+def text_pieces(
+    metrics: BrokerMetrics, format_: str = TEXT_TYPE, *, shows_names: bool = True
+) -> Iterator[bytes]:
+    """The text, piece by piece. An empty piece only lets the caller run the event loop.
+
+    Without names it has no metric of a single topic, partition, group or client.
+    """
     is_open = format_ == OPENMETRICS_TYPE
     for family in chain(
         _requests(metrics),
         _loop(metrics),
-        _registered(metrics),
+        _registered(metrics, shows_names=shows_names),
         _process(),
-        _topics(metrics),
+        _topics(metrics, shows_names=shows_names),
     ):
         yield from written(family, is_open=is_open)
-    yield from _partitions(metrics, is_open=is_open)
+    if shows_names:
+        yield from _partitions(metrics, is_open=is_open)
     if is_open:
         yield b"# EOF\n"
 
@@ -334,17 +340,34 @@ def _loop(metrics: BrokerMetrics) -> Iterator[Family]:
         )
 
 
-def _registered(metrics: BrokerMetrics) -> Iterator[Family]:
+# Labels whose values no client, and nobody who creates topics, chooses.
+NAMELESS: Final = frozenset(
+    {
+        "delayedOperation",
+        "kind",
+        "listener",
+        "logDirectory",
+        "networkProcessor",
+        "version",
+    }
+)
+
+
+def _registered(metrics: BrokerMetrics, *, shows_names: bool) -> Iterator[Family]:
     """What the parts of a broker have registered."""
     for name, read in metrics.read_gauge.items():
         yield Family(name, "gauge", GAUGES[name], [("", "", read())])
     for name, read_all in metrics.read_gauges.items():
         text, names = LABELLED_GAUGES[name]
+        if not (shows_names or NAMELESS.issuperset(names)):
+            continue
         yield Family(name, "gauge", text, _labelled_samples("", names, read_all()))
     for name, read in metrics.read_counter.items():
         yield Family(name, "counter", COUNTERS[name], [("_total", "", read())])
     for name, read_all in metrics.read_counters.items():
         text, names = LABELLED_COUNTERS[name]
+        if not (shows_names or NAMELESS.issuperset(names)):
+            continue
         yield Family(name, "counter", text, _labelled_samples("_total", names, read_all()))
     for name, times in metrics.summaries.items():
         yield Family(name, "summary", SUMMARIES[name], _summary(metrics, name, times()))
@@ -397,11 +420,13 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, Callable[[TopicMetrics], int], str], ...
 )
 
 
-def _topics(metrics: BrokerMetrics) -> Iterator[Family]:
+def _topics(metrics: BrokerMetrics, *, shows_names: bool) -> Iterator[Family]:
     total = TopicMetrics()
     total.add(metrics.deleted_topics)
     named = sorted(metrics.topics.items())
-    counted = [("", total), *((labelled(("topic",), (name,)), topic) for name, topic in named)]
+    counted = [("", total)]
+    if shows_names:
+        counted += [(labelled(("topic",), (name,)), topic) for name, topic in named]
 
     def sums() -> Iterator[None]:
         for number, (_name, topic) in enumerate(named, 1):

@@ -8,7 +8,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import urllib.request
 
 import pytest
 from brokers import BrokerEndedError
@@ -195,7 +194,7 @@ def test_refused_clients_are_among_the_reports(broker):
 
 
 def state(broker):
-    with urllib.request.urlopen(f"{broker.http}/broker", timeout=30) as answer:
+    with broker.ask_http("broker") as answer:
         return json.load(answer)
 
 

@@ -14,6 +14,9 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
+from typing import Any
+
+from odradek.broker.http_token import headers
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -137,9 +140,15 @@ class BrokerProcess:
             if any(mark in line for mark in TRACES)
         ]
 
+    def ask_http(self, path: str, *, with_token: bool = True) -> Any:
+        """The answer of its HTTP port, with the token of its file if it has one."""
+        file = str(self.data / "http.token") if with_token else None
+        request = urllib.request.Request(f"{self.http}/{path}", headers=headers(file))
+        return urllib.request.urlopen(request, timeout=30)
+
     def metric(self, name: str, **labels: str) -> float:
         """A number at /metrics; 0 if it is not there."""
-        with urllib.request.urlopen(f"{self.http}/metrics", timeout=30) as answer:
+        with self.ask_http("metrics") as answer:
             text = answer.read().decode()
         inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
         wanted = name + (f"{{{inside}}}" if inside else "")

@@ -4,7 +4,6 @@ import json
 import pathlib
 import sqlite3
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -268,8 +267,7 @@ class ThreeBrokers:
 
     def http_state(self, broker: int, path: str) -> Any:
         """A broker's own JSON report, by HTTP."""
-        url = f"{self.brokers[broker].http}/{path}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with self.brokers[broker].ask_http(path) as answer:
             return json.load(answer)
 
     def values(self, topic: str, number: int = 0) -> int:

@@ -10,9 +10,11 @@ import h11
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from odradek.broker import http
 from odradek.broker.http import (
     Health,
     HttpServer,
+    NegotiatedRoute,
     Response,
     health_route,
     json_response,
@@ -71,8 +73,9 @@ def asked(sent, routes=None, **options):
     return asyncio.run(conversation())
 
 
-def get(target, *, host="127.0.0.1:8080", method="GET", close=True):
+def get(target, *, host="127.0.0.1:8080", method="GET", close=True, credentials=None):
     ending = "Connection: close\r\n" if close else ""
+    ending += f"Authorization: {credentials}\r\n" if credentials is not None else ""
     return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{ending}\r\n".encode()
 
 
@@ -368,3 +371,75 @@ def test_stopping_closes_connections_and_accepts_none():
                 await connect()
 
     asyncio.run(conversation())
+
+
+# ------------------------------------------------------------------------------- the token
+
+TOKEN = b"0123456789abcdef"
+OF_AN_OPERATOR = f"Bearer {TOKEN.decode()}"
+
+
+def named(accept, shows_names):
+    return Response(200, "text/plain", b"names" if shows_names else b"numbers")
+
+
+ROUTES = {
+    "/metrics": NegotiatedRoute(named),
+    "/health": lambda _query: json_response("well"),
+    "/groups": lambda _query: json_response(["payroll"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "credentials", "status", "said"),
+    [
+        ("/groups", OF_AN_OPERATOR, 200, b'["payroll"]\n'),
+        ("/metrics", OF_AN_OPERATOR, 200, b"names"),
+        ("/health", OF_AN_OPERATOR, 200, b'"well"\n'),
+        ("/metrics", None, 200, b"numbers"),
+        ("/health", None, 200, b'"well"\n'),
+        *((target, wrong, 401, None)
+          for target in ("/groups", "/metrics", "/health", "/missing")
+          for wrong in (f"{OF_AN_OPERATOR}x", OF_AN_OPERATOR[:-1], "Bearer ", TOKEN.decode(),
+                        f"Basic {TOKEN.decode()}", "Bearer \xe9")),
+        *((target, None, 401, None) for target in ("/groups", "/groups?group=x", "/missing", "/")),
+        *((target, "", 401, None) for target in ("/groups", "/missing")),
+        ("/missing", OF_AN_OPERATOR, 404, None),
+    ],
+)  # fmt: skip
+def test_with_a_token_names_are_shown_to_those_who_have_it(target, credentials, status, said):
+    answered, headers, body = parsed(
+        asked(get(target, credentials=credentials), ROUTES, token=TOKEN)
+    )
+
+    assert answered == status
+    assert said is None or body == said
+    assert (headers.get("www-authenticate") == "Bearer") is (status == 401)
+    assert TOKEN not in body
+    assert b"payroll" not in body or status == 200
+
+
+def test_metrics_of_a_topic_are_shown_to_those_who_have_the_token():
+    metrics = BrokerMetrics()
+    metrics.topics["payroll"].messages_in = 1
+    routes = {"/metrics": metrics_route(metrics)}
+    shown = [
+        b"payroll" in asked(get("/metrics", credentials=given), routes, token=TOKEN)
+        for given in (None, OF_AN_OPERATOR)
+    ]
+
+    assert shown == [False, True]
+
+
+def test_without_a_token_everybody_sees_everything():
+    for credentials in (None, "Bearer anything"):
+        assert parsed(asked(get("/metrics", credentials=credentials), ROUTES))[2] == b"names"
+        assert parsed(asked(get("/groups", credentials=credentials), ROUTES))[0] == 200
+
+
+def test_a_token_is_compared_in_constant_time(monkeypatch):
+    compared = []
+    monkeypatch.setattr(http.hmac, "compare_digest", lambda *both: bool(compared.append(both)))
+
+    assert parsed(asked(get("/groups", credentials=OF_AN_OPERATOR), ROUTES, token=TOKEN))[0] == 401
+    assert compared == [(OF_AN_OPERATOR.encode(),) * 2]

@@ -50,6 +50,7 @@ def test_every_option_of_a_3_9_broker_is_declared_as_there():
         "odradek.http.allowed.hosts",
         "odradek.http.host",
         "odradek.http.port",
+        "odradek.http.token.file",
         "odradek.metadata.hold.ms",
         "odradek.sasl.oauthbearer.unsecured.tokens",
         "odradek.store.path",

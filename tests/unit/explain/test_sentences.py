@@ -429,10 +429,15 @@ def test_all_brokers_that_run_are_asked_and_their_answers_are_sorted(tmp_path, m
         for id_ in range(3)
     }
     directory.save(ClusterRecord(up=True, brokers=records))
-    running = {"bootstrap": "x:1", "brokers": [{"id": n, "state": "running"} for n in range(3)]}
+
+    def each(n):
+        return {"id": n, "state": "running", "http_token_file": f"token of {n}"}
+
+    running = {"bootstrap": "x:1", "brokers": [each(n) for n in range(3)]}
     monkeypatch.setattr(reports.Supervisor, "status", lambda _self: running)
 
-    def get(url, name, query):
+    def get(url, name, query, token_file):
+        assert token_file == f"token of {url[-1]}"
         if url == "http://2":
             return None
         if name in ("broker", "replicas"):
@@ -513,7 +518,7 @@ def test_the_log_of_a_stopped_broker_is_read_whole_and_of_a_running_one_up_to_it
         "broker": {"log_dirs": []},
         "replicas": {"replicas": []},
     }
-    monkeypatch.setattr(reports, "get_report", lambda _url, name, _query: answers[name])
+    monkeypatch.setattr(reports, "get_report", lambda _url, name, *_: answers[name])
     lines = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]
     assert run(lines) == 0
     found = json.loads(capsys.readouterr().out)["journal"]

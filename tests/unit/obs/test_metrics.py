@@ -7,8 +7,15 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek.model.errors import ErrorCode
-from odradek.obs.exposition import OPENMETRICS_TYPE, content_type, quantile_of, text_pieces
-from odradek.obs.metric_names import GAUGES
+from odradek.obs.exposition import (
+    NAMELESS,
+    OPENMETRICS_TYPE,
+    TEXT_TYPE,
+    content_type,
+    quantile_of,
+    text_pieces,
+)
+from odradek.obs.metric_names import GAUGES, LABELLED_COUNTERS, LABELLED_GAUGES
 from odradek.obs.metrics import (
     BUCKETS_MS,
     FETCH_CONSUMER,
@@ -340,3 +347,45 @@ def test_openmetrics_has_the_same_samples():
     assert text.endswith("# EOF\n")
     bytes_in = "kafka_server_brokertopicmetrics_bytesin_total"
     assert (bytes_in, ("topic", 'b"\\\n')) in names
+
+
+# Whose values are names of topics and groups, or are chosen by clients.
+NAMING = {
+    "clientId", "clientSoftwareName", "clientSoftwareVersion", "client_id", "consumergroup", "ip",
+    "partition", "topic", "user",
+}  # fmt: skip
+
+
+def test_each_label_of_a_metric_names_somebody_or_nobody():
+    used = {name for _, names in (LABELLED_GAUGES | LABELLED_COUNTERS).values() for name in names}
+
+    assert used - NAMELESS <= NAMING
+    assert not NAMELESS & NAMING
+
+
+@pytest.mark.parametrize("format_", [TEXT_TYPE, OPENMETRICS_TYPE])
+def test_without_names_no_single_topic_group_or_client_is_there(format_):
+    metrics = BrokerMetrics({0: "Produce"})
+    metrics.requests.answered(0, 9, 1)
+    metrics.topics["payroll"].messages_in = 7
+    metrics.partitions = lambda: iter([PartitionNumbers("payroll", 0, 90, 1, 0, 3)])
+    for table, register in (
+        (LABELLED_GAUGES, metrics.read_gauges),
+        (LABELLED_COUNTERS, metrics.read_counters),
+    ):
+        for name, (_, labels) in table.items():
+            values = tuple("payroll" if label in NAMING else "x" for label in labels)
+            register[name] = lambda values=values: [(values, 3.0)]
+    with_names = b"".join(text_pieces(metrics, format_)).decode()
+    text = b"".join(text_pieces(metrics, format_, shows_names=False)).decode()
+
+    assert with_names.count("payroll") > 20
+    assert "payroll" not in text
+    for shown in (
+        "kafka_server_brokertopicmetrics_messagesin_total 7",
+        'kafka_network_requestmetrics_requests_total{request="Produce",version="9"} 1',
+        'odradek_log_directory_free_bytes{logDirectory="x"} 3.0',
+        "process_resident_memory_bytes",
+    ):
+        assert shown in text
+    assert text.endswith("# EOF\n") is (format_ == OPENMETRICS_TYPE)

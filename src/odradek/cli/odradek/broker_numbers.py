@@ -10,6 +10,8 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from odradek.broker.http_token import headers
+
 TIMEOUT_S: Final = 0.5
 EVERY_S: Final = 1.0
 _SHARE: Final = 20  # at most one part in so many of a broker's time
@@ -25,7 +27,7 @@ _NAMES: Final = {
     "brokertopicmetrics_bytesout_total": "bytes_out",
 }
 
-Fetch = Callable[[str], Iterable[bytes]]
+Fetch = Callable[[str, str | None], Iterable[bytes]]  # of a URL, with the file of its token
 
 
 class Numbers(NamedTuple):
@@ -101,7 +103,7 @@ class Watcher:
                 for kept in (self._counted, self._shown, self._due_s):
                     kept.pop(id_, None)
             elif self._clock() >= self._due_s.get(id_, 0.0):
-                self._ask(id_, url)
+                self._ask(id_, url, broker.get("http_token_file"))
         return dict(self._shown)
 
     def causes(self) -> list[str]:
@@ -112,11 +114,12 @@ class Watcher:
             for at_ms, says in decisions[-_CAUSES:]
         ]
 
-    def _ask(self, id_: int, url: str) -> None:
+    def _ask(self, id_: int, url: str, token: str | None) -> None:
         begun_s = self._clock()
         try:
-            now = Counted(begun_s, read_metrics(self._fetch(f"{url}/metrics")))
-            journal = json.loads(b"".join(self._fetch(f"{url}/journal?limit={_CAUSES}")))
+            now = Counted(begun_s, read_metrics(self._fetch(f"{url}/metrics", token)))
+            lines = self._fetch(f"{url}/journal?limit={_CAUSES}", token)
+            journal = json.loads(b"".join(lines))
         except (OSError, ValueError):
             pass  # the former figures stay until the next reading
         else:
@@ -127,6 +130,7 @@ class Watcher:
         self._due_s[id_] = begun_s + max(EVERY_S, took_s * _SHARE)
 
 
-def _fetch(url: str) -> Iterable[bytes]:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+def _fetch(url: str, token_file: str | None) -> Iterable[bytes]:
+    request = urllib.request.Request(url, headers=headers(token_file))
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         yield from answer

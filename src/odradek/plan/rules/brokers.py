@@ -157,7 +157,7 @@ def _exposed(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> Sentence:
-    if protocol != _HTTP and all(broker in facts.caller.local for broker in ids):
+    if protocol not in (_HTTP, _HTTP_TOKEN) and all(broker in facts.caller.local for broker in ids):
         options = facts.caller.options
         down = command("odradek", "down", *options)
         secure = command("odradek", "up", "--secure", *options)
@@ -166,7 +166,7 @@ def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> Sentence:
         return joined((down, secure, local_only, local))
     how = (
         "odradek.http.host=127.0.0.1"
-        if protocol == _HTTP
+        if protocol in (_HTTP, _HTTP_TOKEN)
         else "listeners to 127.0.0.1, or to SASL_SSL with keys and users (docs/security.md),"
     )
     restarts = joined(facts.caller.restart(broker) for broker in ids)
@@ -174,12 +174,17 @@ def _close(facts: ClusterFacts, ids: Iterable[int], protocol: str) -> Sentence:
 
 
 _HTTP: Final = "HTTP"
+_HTTP_TOKEN: Final = "HTTP with a token"
 _EXPOSED: Final = {
     "PLAINTEXT": (
         "nothing is encrypted, and every client may do what User:ANONYMOUS may, without a password"
     ),
     "SASL_PLAINTEXT": "records, and passwords of PLAIN, cross the network in the clear",
     _HTTP: "metrics, topics, groups and decisions are shown without authentication",
+    _HTTP_TOKEN: (
+        "metrics are shown without authentication, and who reads the network reads the token for "
+        "the rest"
+    ),
 }
 
 

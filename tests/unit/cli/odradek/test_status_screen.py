@@ -100,7 +100,7 @@ class Web:
         self.asked = []
         self.is_down = False
 
-    def __call__(self, url):
+    def __call__(self, url, token_file):
         self.asked.append(url)
         if self.is_down:
             raise ConnectionRefusedError
