@@ -162,7 +162,7 @@ def odradek() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
-    with printable_output():
+    with printable_output(arguments):
         return _run(arguments)
 
 

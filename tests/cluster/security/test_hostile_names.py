@@ -131,6 +131,8 @@ def commands(cluster):
     yield ("transactions", *server, "list")
     yield ("doctor", *server)
     for name in NAMES:
+        yield ("topics", *server, "--describe", f"--topic={name}")
+        yield ("topics", *server, "--delete", f"--topic={name}")
         yield (*groups, "--describe", f"--group={name}")
         yield (*groups, "--delete-offsets", f"--group={name}", "--topic", "t")
         yield ("transactions", *server, "describe", f"--transactional-id={name}")

@@ -5,6 +5,7 @@ import json
 import sys
 
 import click
+import pytest
 
 from odradek.cli import main
 from odradek.cli.output import bare, printable_output
@@ -54,3 +55,33 @@ def test_each_command_prints_so(capsys):
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err
     assert printed.err.count("\\x1b[2J") >= 2
+
+
+FORGED = "ok: no problem was found"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "--bootstrap-server", "127.0.0.1:1", "--to\n{}"],
+        ["topics", "--bootstrap-server", "127.0.0.1:\n{}", "--list"],
+        ["topics", "--bootstrap-server=127.0.0.1:\n{}", "--list"],
+        ["up", "--brokers", "a\n{}"],
+        ["doctor", "--dir", "/nowhere\n{}"],
+        ["no\n{}\ncommand"],
+        ["dump-log", "--files", "/nowhere\n{}"],
+    ],
+    ids=" ".join,
+)
+def test_a_newline_in_an_argument_begins_no_line(arguments, capsys):
+    main.run([each.format(FORGED) for each in arguments])
+
+    printed = "".join(capsys.readouterr())
+    assert [line for line in printed.splitlines() if line.startswith(FORGED)] == []
+
+
+def test_a_separator_is_no_name(capsys):
+    with printable_output(["--property", "key.separator=\n", "\n", "a\nb"]):
+        click.echo("x\ny a\nb")
+
+    assert capsys.readouterr().out == "x\ny a\\nb\n"

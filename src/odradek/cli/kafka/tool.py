@@ -136,7 +136,7 @@ def script_name(tool: str) -> str:
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one tool. Returns the exit code."""
-    with printable_output():
+    with printable_output(arguments):
         return _run(name, arguments)
 
 

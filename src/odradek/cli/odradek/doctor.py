@@ -6,7 +6,7 @@ their logs on this machine (`--dir`), or by DescribeState requests (`--bootstrap
 
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -177,12 +177,17 @@ def _show(facts: ClusterFacts, *, as_json: bool) -> int:
     return int(not seen.is_sound)
 
 
-def _print(facts: ClusterFacts, seen: Examination) -> None:
-    for finding in seen.findings:
+def print_findings(findings: Iterable[Finding]) -> None:
+    """Three lines for each, whatever the names in it contain."""
+    for finding in findings:
         subject, why = printable(finding.subject), printable(finding.why)
         print(f"{finding.severity.name.lower()}: {finding.kind}: {subject}")
         print(f"    why: {why}")
         print(f"    fix: {finding.fix}")
+
+
+def _print(facts: ClusterFacts, seen: Examination) -> None:
+    print_findings(seen.findings)
     partitions = facts.picture.partitions
     topics = {partition.topic for partition in partitions}
     counted = ", ".join(
