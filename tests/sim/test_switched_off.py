@@ -24,6 +24,7 @@ from odradek.sim.clients.transactions import TransactionOptions
 from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
+from odradek.sim.world import cluster
 
 
 def a_partition_outside_the_metadata_cache_counts_as_deleted(monkeypatch):
@@ -117,6 +118,16 @@ def a_role_is_taken_once(monkeypatch):
     monkeypatch.setattr(replica_manager, "tried_again", once)
 
 
+def connections_have_no_share_of_the_descriptors(monkeypatch):
+    """Strangers who connect take the descriptors that the logs need."""
+    divide = cluster.shares
+
+    def divided(*given, **named):
+        return divide(*given, **named)._replace(connections=2**31 - 1)
+
+    monkeypatch.setattr(cluster, "shares", divided)
+
+
 def a_restored_store_is_believed(monkeypatch):
     """As Apache Kafka: nothing compares the logs with a store that was put back from a backup."""
 
@@ -174,6 +185,7 @@ OF_BACKUPS = Options(
     kinds=(Kind.STORE_BACKUP, Kind.KILL, Kind.LEADER_CHANGES),
 )
 OF_LOG_BACKUPS = Options(brokers=3, seconds=8.0, traits=frozenset(), kinds=(Kind.LOGS_BACKUP,))
+OF_DESCRIPTORS = Options(brokers=1, seconds=10.0, traits=frozenset(), kinds=(Kind.DESCRIPTORS,))
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 SLOW_STARTS = Options(
     brokers=3, seconds=6.0, traits={Trait.SLOW_STORE}, kinds=(*[Kind.SLOW_STORE] * 3, Kind.KILL)
@@ -206,6 +218,7 @@ FOUND = [
     (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
     (the_errno_alone_decides, 0, of_transactions(Trait.STRAYS, Kind.DESCRIPTORS)),
     (a_role_is_taken_once, 0, of_transactions(Trait.YOUNG, Kind.DESCRIPTORS)),
+    (connections_have_no_share_of_the_descriptors, 2, OF_DESCRIPTORS),
     (commits_of_an_older_generation_are_accepted, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
     (requests_are_refused_while_the_registration_is_unknown, 1, SLOW_STARTS),
 ]

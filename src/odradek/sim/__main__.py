@@ -95,11 +95,19 @@ def _traits(
     "--groups", is_flag=True, help="Run members of a group instead of the default clients."
 )
 @click.option(
+    "--quotas", is_flag=True, help="Run clients with quotas instead of the default clients."
+)
+@click.option(
     "--reassign/--no-reassign",
     "reassigns",
     default=True,
     show_default=True,
     help="With several brokers, reassign partitions all the time.",
+)
+@click.option(
+    "--scarce",
+    is_flag=True,
+    help="Brokers have few descriptors, and single operations of their disks fail.",
 )
 @click.option(
     "--durable", is_flag=True, help="Brokers flush before they acknowledge, and lose power."
@@ -135,7 +143,9 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     only: frozenset[int] | None,
     transactions: int | None,
     groups: bool,
+    quotas: bool,
     reassigns: bool,
+    scarce: bool,
     durable: bool,
     holds_metadata: bool,
     kinds: tuple[Kind, ...] | None,
@@ -147,6 +157,8 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     if (seed is None) == (seeds is None):
         raise click.UsageError("set --seed N or --seeds A..B")
+    if quotas and (groups or transactions is not None):
+        raise click.UsageError("--quotas cannot be combined with --groups or --transactions")
     options = Options(
         seconds=minutes * 60,
         brokers=brokers,
@@ -154,7 +166,9 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         kinds=kinds,
         transactions=None if transactions is None else TransactionOptions(version=transactions),
         groups=groups,
-        reassigns=reassigns and brokers > 1 and transactions is None and not groups,
+        quotas=quotas,
+        reassigns=reassigns and brokers > 1 and transactions is None and not (groups or quotas),
+        scarce=scarce,
         durable=durable,
         holds_metadata=holds_metadata,
         traits=traits,

@@ -28,10 +28,13 @@ _OF_ALL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS, Trait.SLOW_STORE)
 _USUAL: Final = (*_OF_ALL, Trait.OLD)
 _OF_GROUPS: Final = (*_OF_ALL, Trait.REGISTERS, Trait.LATE, Trait.STATIC)
 _OF_TRANSACTIONS: Final = (*_OF_GROUPS, Trait.YOUNG)
+_OF_QUOTAS: Final = (Trait.UNEVEN, Trait.STRAYS, Trait.SLOW_STORE)
 
 
-def possible(*, groups: bool, transactions: bool) -> tuple[Trait, ...]:
+def possible(*, groups: bool, transactions: bool, quotas: bool = False) -> tuple[Trait, ...]:
     """The traits that a seed of this kind may have."""
+    if quotas:
+        return _OF_QUOTAS
     if transactions:
         return _OF_TRANSACTIONS
     return _OF_GROUPS if groups else _USUAL

@@ -91,6 +91,7 @@ def test_a_trace():
         (("--seed", "1", "--seeds", "1..2"), "set --seed N or --seeds A..B"),
         (("--seeds", "2..1"), "'2..1': must be A..B with numbers A <= B"),
         (("--seed", "1", "--only", "x"), "'x': must be `none` or numbers with commas"),
+        (("--seed", "1", "--quotas", "--groups"), "--quotas cannot be combined with --groups"),
         (("--seed", "1", "--kinds", "rain"), "RAIN: must be one of KILL, "),
     ],
 )

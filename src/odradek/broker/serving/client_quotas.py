@@ -43,7 +43,7 @@ _EXEMPT: Final = frozenset(int(key) for key, api in APIS.items() if api.inter_br
 _PERCENT_SECONDS_PER_NS: Final = 100 / 1e9
 # The event loop's work around a request counts up to this multiple of the request itself, so that
 # the broker's own work does not count for the client that sends the next request.
-_AROUND_MAX: Final = 2
+AROUND_MAX: Final = 2
 _SHOWN_MAX: Final = 1_000  # clients in the metrics of one quota
 
 Numbers = Iterable[tuple[tuple[str, str], float]]
@@ -206,7 +206,7 @@ class ClientQuotas:
             now_ns = self._processor_ns()
             took_ns, self._since_ns = now_ns - self._since_ns, now_ns
             self._took_ns += took_ns
-            took_ns += min(around_ns, _AROUND_MAX * self._took_ns)
+            took_ns += min(around_ns, AROUND_MAX * self._took_ns)
         limit = _limit(self._requested, session)
         if limit is None:
             return 0

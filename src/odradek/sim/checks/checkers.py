@@ -416,12 +416,14 @@ def read_disk(disk: SimulatedDisk) -> dict[str, LogOnDisk]:
 
 @contextmanager
 def _without_errors(disk: SimulatedDisk) -> Iterator[None]:
-    """Without the disk's faults, for the checker's own reads."""
+    """Without the disk's faults and its limit of open files, for the checker's own reads."""
     faults, disk.faults = disk.faults, []
+    descriptors, disk.descriptors = disk.descriptors, None
+    opened, disk.opened = disk.opened, {}
     try:
         yield
     finally:
-        disk.faults = faults
+        disk.faults, disk.descriptors, disk.opened = faults, descriptors, opened
 
 
 def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[LogOnDisk]:

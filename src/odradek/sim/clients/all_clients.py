@@ -7,6 +7,7 @@ from odradek.sim.clients.admins import Administrator
 from odradek.sim.clients.client import Client
 from odradek.sim.clients.committed import start_readers
 from odradek.sim.clients.groups import GroupBook, start_groups
+from odradek.sim.clients.limited import QuotaAdministrator, start_limited
 from odradek.sim.clients.movers import start_movers
 from odradek.sim.clients.producers import SimulatedProducer
 from odradek.sim.clients.readers import Reader
@@ -28,17 +29,19 @@ from odradek.sim.world.cluster import SimulatedCluster
 class AllClients(Workload):
     """Starts the clients that the options of a simulation ask for."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each kind of clients
         self,
         cluster: SimulatedCluster,
         history: History,
         transactions: TransactionOptions | None = None,
         *,
         groups: bool = False,
+        quotas: bool = False,
         reassigns: bool = False,
         traits: Collection[Trait] = (),
     ) -> None:
-        """`transactions`: only transactional clients take part; `groups`: only members of groups.
+        """`transactions`: only transactional clients take part; `groups`: only members of groups;
+        `quotas`: only clients with quotas.
 
         `reassigns`: among the usual clients, one moves replicas for the whole run.
         """
@@ -46,7 +49,9 @@ class AllClients(Workload):
         self.ledger: Ledger | None = None
         self.book: GroupBook | None = None
         self._transactions = transactions
+        self.quota_administrator: QuotaAdministrator | None = None
         self._groups = groups
+        self._quotas = quotas
         self._reassigns = reassigns
 
     def start(self) -> None:
@@ -55,6 +60,8 @@ class AllClients(Workload):
             self._start_transactions(self._transactions)
         elif self._groups:
             self._start_groups()
+        elif self._quotas:
+            self.quota_administrator = start_limited(self)
         else:
             self._start_usual()
 

@@ -25,14 +25,17 @@ _PAUSE_MS_MAX: Final = 400
 class Client:
     """A client process with a host, a random generator and connections of its own."""
 
-    def __init__(self, cluster: SimulatedCluster, name: str) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, name: str, *, timeout_ms: int | None = None
+    ) -> None:
+        """`timeout_ms` of connections and requests; None: a drawn one."""
         self.random: random.Random = cluster.randomness(name)
         self.process = MortalLoop(cluster.loop, name)
         cluster.processes.append(self.process)
         cluster.network.join(self.process)
         self.servers = cluster.bootstrap
         self._report = cluster.witness.violated
-        self._timeout_ms = self.random.choice((1_500, 3_000, 6_000))
+        self._timeout_ms = timeout_ms or self.random.choice((1_500, 3_000, 6_000))
         self._finding = asyncio.Lock()
         self._cluster: Cluster | None = None
 

@@ -59,8 +59,9 @@ class Workload:
             client.process.kill()
             self.cluster.network.host_died(client.process.name, power=False)
 
-    def client(self, name: str) -> Client:
-        client = Client(self.cluster, name)
+    def client(self, name: str, *, timeout_ms: int | None = None) -> Client:
+        """A client process; `timeout_ms` instead of a drawn time-out."""
+        client = Client(self.cluster, name, timeout_ms=timeout_ms)
         self.clients.append(client)
         return client
 

@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import random
+from contextlib import suppress
 from typing import Final, Protocol
 
-from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
+from odradek.sim.world.cluster import PORT, SimulatedBroker, SimulatedCluster
 from odradek.sim.world.disk import DiskFault
+from odradek.sim.world.process import MortalLoop
 
 # All operations of a disk but flushes: after a failed one pages are lost with the power.
 OPERATIONS: Final = (
@@ -16,7 +18,6 @@ _ERRORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO, errno.EIN
 _PLACES: Final = (
     "", "", ".log", ".index", ".txnindex", ".snapshot", ".metadata", "checkpoint", ".tmp",
 )  # fmt: skip
-_FOR_EVER: Final = 1 << 60
 RESTART_S: Final = 1.0  # from power on to a process; longer than any delay
 
 
@@ -62,20 +63,36 @@ async def fail_moments(cluster: SimulatedCluster, broker: SimulatedBroker, fault
 async def take_descriptors(
     cluster: SimulatedCluster, broker: SimulatedBroker, fault: Trouble
 ) -> None:
-    """Take all file descriptors of the process for moments; it has closed its idle files."""
-    del cluster
+    """Leave the process hardly any descriptors for moments, or let strangers want them all.
+
+    With the share of connections, strangers take none that the logs need.
+    """
     chance = random.Random(fault.detail)
+    if chance.random() < 0.3:
+        await _crowd(cluster, broker, fault.lasts_s)
+    held = broker.descriptors
     for _ in range(chance.randint(2, 8)):
         if chance.random() < 0.5:
             broker.disk.rest_all()
-        broker.disk.faults += [
-            DiskFault(operation, "", errno=errno.EMFILE, times=_FOR_EVER)
-            for operation in ("open", "create", "list")
-        ]
+        others_take = chance.random() < 0.7
+        held.lower(held.used + chance.choice((0, 0, 0, 1, 3)), others_take=others_take)
         await asyncio.sleep(chance.choice((0.01, 0.1, 0.5)) + fault.lasts_s * chance.random() / 4)
-        broker.disk.faults.clear()
+        held.restore()
         await asyncio.sleep(chance.choice((0.01, 0.1, 0.5)))
     await _restart_if_offline(broker)
+
+
+async def _crowd(cluster: SimulatedCluster, broker: SimulatedBroker, lasts_s: float) -> None:
+    """Open more connections than the broker has descriptors, and send nothing on them."""
+    strangers = MortalLoop(cluster.loop, f"strangers of {broker.name}")
+    cluster.processes.append(strangers)
+    cluster.network.join(strangers)
+    for _ in range(broker.descriptors.limit):
+        with suppress(OSError):
+            await cluster.network.connect(strangers, broker.name, PORT, asyncio.Protocol)
+    await asyncio.sleep(lasts_s)
+    strangers.kill()
+    cluster.network.host_died(strangers.name, power=False)
 
 
 async def _restart_if_offline(broker: SimulatedBroker) -> None:

@@ -72,7 +72,7 @@ class Kind(Enum):
     LATE_UPDATE_METADATA = "the controller's requests to one broker are delayed"
     GROW_INTERNAL = "an administrator adds partitions to an internal topic"
     DISK_MOMENTS = "single operations of the disk fail"
-    DESCRIPTORS = "no file descriptor is free, repeatedly"
+    DESCRIPTORS = "hardly any descriptor is free, repeatedly"
     STORE_BACKUP = "the store is put back from a backup"
     LOGS_BACKUP = "log directories of a broker are put back from a backup"
     OLD_FORMATS = "clean stop; the logs are as an earlier Kafka wrote them"

@@ -17,7 +17,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from odradek.sim.checks.coverage import watched
 from odradek.sim.checks.history import History
 from odradek.sim.checks.invariants import validated
 from odradek.sim.checks.open_transactions import OpenTransactions
+from odradek.sim.checks.quotas import QuotaChecker, draw_windows
 from odradek.sim.checks.replication import ReplicationChecker, Tally
 from odradek.sim.clients.all_clients import AllClients
 from odradek.sim.clients.groups import GroupBook, group_properties
@@ -36,6 +37,7 @@ from odradek.sim.clients.registers import register_properties
 from odradek.sim.clients.transactions import Fate as TransactionFate
 from odradek.sim.clients.transactions import Ledger, TransactionOptions
 from odradek.sim.run.faults import (
+    OF_MOMENTS,
     USUAL,
     Fault,
     FaultPlayer,
@@ -47,6 +49,7 @@ from odradek.sim.run.settling import RECOVER_S, Settling
 from odradek.sim.traits import Trait, draw_traits, possible
 from odradek.sim.traits import names as trait_names
 from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
+from odradek.sim.world.descriptors import ENOUGH
 from odradek.sim.world.disk import Crash
 from odradek.sim.world.network import SimulatedLoop
 from odradek.txn.transaction import Transaction
@@ -59,7 +62,9 @@ RECORDS_MIN: Final = 1_000
 COMMITTED_MIN: Final = 20  # transactions, of transactional runs
 COMMITS_MIN: Final = 10  # of group runs
 GENERATIONS_MIN: Final = 3
+THROTTLED_MIN: Final = 20  # responses, of runs with quotas
 PROBE_S: Final = 1.0
+FEW_FILES: Final = (192, 300)  # with as few as 43 files of logs, and 43 connections
 LINES_AT_ONCE: Final = 1_000  # of the trace, for the digest
 _COLLECT_AFTER: Final = 1_000_000  # new objects, minus freed ones
 # replica.lag.time.max.ms: longer than most faults, or shorter.
@@ -93,7 +98,9 @@ class Options:
     transactions: TransactionOptions | None = None  # instead of the default clients
     holds_metadata: bool = False  # Metadata responses wait for a leader that is expected
     groups: bool = False  # group members instead of the default clients
+    quotas: bool = False  # clients with quotas instead of the default clients
     reassigns: bool = False  # an administrator reassigns during the whole run
+    scarce: bool = False  # few descriptors, and single operations of the disks fail
     durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
     traits: frozenset[Trait] | None = None  # None: drawn from the seed
 
@@ -102,7 +109,8 @@ class Options:
         if self.traits is not None:
             return self.traits
         has_transactions = self.transactions is not None
-        return draw_traits(seed, possible(groups=self.groups, transactions=has_transactions))
+        traits = possible(groups=self.groups, transactions=has_transactions, quotas=self.quotas)
+        return draw_traits(seed, traits)
 
     @property
     def fault_kinds(self) -> tuple[Kind, ...]:
@@ -119,10 +127,25 @@ class Options:
         Several brokers have no old formats on their disks: there the epochs of leaders are missing,
         by which replicas are compared.
         """
-        is_old = Trait.OLD in traits and self.kinds is None and self.brokers == 1
-        return (
-            (*self.fault_kinds, Kind.OLD_FORMATS, Kind.OLD_FORMATS) if is_old else self.fault_kinds
-        )
+        kinds = self.fault_kinds
+        if self.kinds is not None:
+            return kinds
+        if Trait.OLD in traits and self.brokers == 1:
+            kinds = (*kinds, Kind.OLD_FORMATS, Kind.OLD_FORMATS)
+        if self.scarce:
+            kinds = (*kinds, *self._scarce_kinds * (1 + len(kinds) // 8))
+        return kinds
+
+    @property
+    def _scarce_kinds(self) -> tuple[Kind, ...]:
+        """Without replicas, coordinators need directories that stay online."""
+        has_coordinators = self.transactions is not None or self.groups
+        return (Kind.DESCRIPTORS,) if self.brokers == 1 and has_coordinators else OF_MOMENTS
+
+    def files_max(self, seed: int) -> int:
+        """The limit of open files and sockets of a seed's brokers."""
+        is_scarce = self.scarce if self.kinds is None else Kind.DESCRIPTORS in self.kinds
+        return random.Random(f"{seed}/files").choice(FEW_FILES) if is_scarce else ENOUGH
 
     @property
     def broker_properties(self) -> dict[str, str]:
@@ -148,10 +171,16 @@ class Options:
             words.append(f"--transactions {self.transactions.version}")
         if self.groups:
             words.append("--groups")
-        usual_clients = self.transactions is None and not self.groups
+        if self.quotas:
+            words.append("--quotas")
+        usual_clients = self.transactions is None and not self.groups and not self.quotas
         if self.brokers > 1 and usual_clients and not self.reassigns:
             words.append("--no-reassign")
-        flags = {"--durable": self.durable, "--hold-metadata": self.holds_metadata}
+        flags = {
+            "--scarce": self.scarce,
+            "--durable": self.durable,
+            "--hold-metadata": self.holds_metadata,
+        }
         words += [flag for flag, is_set in flags.items() if is_set]
         if self.traits is not None:
             words.append(f"--traits {trait_names(self.traits)}")
@@ -213,6 +242,9 @@ class Outcome:
                 f"less than {GENERATIONS_MIN} generations": self.generations >= GENERATIONS_MIN,
                 "no other coordinator": self.happened["group coordinators loaded"] > 1,
             }
+        if self.options.quotas:
+            throttled = self.happened["throttled responses"]
+            return {f"less than {THROTTLED_MIN} throttled responses": throttled >= THROTTLED_MIN}
         return {
             f"less than {RECORDS_MIN} records": self.acknowledged >= RECORDS_MIN,
             "no truncation": self.tally.truncations > 0,
@@ -271,22 +303,18 @@ class Simulation:
         loop.set_exception_handler(self._unhandled)
         outcome, options = self.outcome, self.outcome.options
         transactions, traits = options.transactions, options.traits_of(outcome.seed)
-        of_transactions = transactions and transactions.properties(options.brokers)
-        lag_ms = random.Random(f"{outcome.seed}/lag").choice(LAGS_MS)
         balances = options.brokers > 1 and random.Random(f"{outcome.seed}/balance").random() < 0.5
+        windows = draw_windows(random.Random(f"{outcome.seed}/windows"))
         cluster = self.cluster = SimulatedCluster(
             loop,
             seed=outcome.seed,
             brokers=options.brokers,
             witness=self,
             trace=self.trace,
-            properties=BROKER_PROPERTIES
-            | ({"replica.lag.time.max.ms": lag_ms} if options.brokers > 1 else {})
+            properties=self._properties(traits)
             | (BALANCE if balances else {})
-            | (of_transactions or {})
-            | (group_properties(options.brokers) if options.groups or transactions else {})
-            | (register_properties() if Trait.REGISTERS in traits else {})
-            | options.broker_properties,
+            | ({"quota.window.num": str(windows)} if options.quotas else {}),
+            files_max=options.files_max(outcome.seed),
         )
         cluster.strays = Trait.STRAYS in traits
         outcome.schedule = self._draw_schedule(traits)
@@ -296,6 +324,7 @@ class Simulation:
             self.history,
             transactions,
             groups=options.groups,
+            quotas=options.quotas,
             reassigns=options.reassigns,
             traits=traits,
         )
@@ -308,7 +337,14 @@ class Simulation:
             self.violated,
             leaders_return=balances,
         )
-        with _listening(self._logged), self._replication.watching_fetches():
+        self._quotas = (
+            QuotaChecker(cluster, self.violated, windows=windows) if options.quotas else None
+        )
+        with (
+            _listening(self._logged),
+            self._replication.watching_fetches(),
+            nullcontext() if self._quotas is None else self._quotas.watching(),
+        ):
             try:
                 await self._play()
             except Exception as error:  # any error is a finding of the seed
@@ -319,6 +355,20 @@ class Simulation:
         self._count_up()
         outcome.digest = self._hexdigest()
         return outcome
+
+    def _properties(self, traits: frozenset[Trait]) -> dict[str, str]:
+        """The options of the brokers that follow from the options of the run, and from the seed."""
+        outcome, options = self.outcome, self.outcome.options
+        transactions = options.transactions
+        lag_ms = random.Random(f"{outcome.seed}/lag").choice(LAGS_MS)
+        return (
+            BROKER_PROPERTIES
+            | ({"replica.lag.time.max.ms": lag_ms} if options.brokers > 1 else {})
+            | (transactions.properties(options.brokers) if transactions else {})
+            | (group_properties(options.brokers) if options.groups or transactions else {})
+            | (register_properties() if Trait.REGISTERS in traits else {})
+            | options.broker_properties
+        )
 
     def _draw_schedule(self, traits: frozenset[Trait]) -> list[Fault]:
         cluster, options = self.cluster, self.outcome.options
@@ -356,6 +406,11 @@ class Simulation:
             outcome.commits = outcome.book.commits
             outcome.generations = outcome.book.generations
         outcome.happened.update(self._workload.happened)
+        failures = sum(broker.descriptors.failures for broker in self.cluster.brokers)
+        if failures:
+            outcome.happened["refused for lack of descriptors"] = failures
+        if self._quotas is not None:
+            outcome.happened.update(self._quotas.happened)
 
     async def _play(self) -> None:
         for broker in self.cluster.brokers:
@@ -369,6 +424,9 @@ class Simulation:
         for broker in self.cluster.brokers:
             self._checker.end(broker, self.cluster.tree, self._replication.may_be_left)
         self._replication.end()
+        administrator = self._workload.quota_administrator
+        if self._quotas is not None and administrator is not None:
+            self._quotas.end(administrator.known, administrator.unsure)
         self._workload.stop()
         self._player.stop()
         await self._checker.second_look(self.cluster.brokers)

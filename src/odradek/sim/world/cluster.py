@@ -20,11 +20,13 @@ from enum import Enum
 from typing import Final, Protocol
 
 from odradek.broker.server import Broker
+from odradek.broker.storage.open_files import shares
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.coord.memory import MemoryStore, RequestFate
 from odradek.model.errors import OdradekError
 from odradek.sim.world.clock import SimulatedClock
+from odradek.sim.world.descriptors import ENOUGH, Descriptors
 from odradek.sim.world.disk import Crash, SimulatedDisk
 from odradek.sim.world.ensemble import WatchedTree
 from odradek.sim.world.network import SimulatedLoop, SimulatedNetwork
@@ -36,6 +38,7 @@ PORT: Final = 9092
 LOG_DIRS: Final = ("/data/a", "/data/b")
 SESSION_TIMEOUT_MS: Final = 6_000
 _STOP_TIMEOUT_S: Final = 60.0
+_BACKLOG: Final = 50
 
 
 class ProcessState(Enum):
@@ -81,6 +84,9 @@ class SimulatedBroker:
         self.name = f"broker-{broker_id}"
         self.state = ProcessState.DOWN
         self.starts = 0
+        # What its processes have used of the processor. Simulated code takes no time, so that it
+        # stands still unless somebody charges it (`odradek.sim.checks.quotas`).
+        self.processor_ns = 0
         self.broker: Broker | None = None
         self.process: MortalLoop | None = None
         self.store: MemoryStore | None = None
@@ -94,6 +100,18 @@ class SimulatedBroker:
             cluster.randomness(f"{self.name}/disk"),
             self._complete_later,
             wall_ms=self.clock.wall_ms,
+        )
+        self.descriptors = Descriptors(cluster.files_max, self._open, self._ran_out)
+        self.disk.descriptors = cluster.network.descriptors[self.name] = self.descriptors
+        self._files = shares(cluster.files_max, backlog=_BACKLOG, directories=len(LOG_DIRS))
+        self.disk.files_max = self._files.logs
+
+    def _open(self) -> int:
+        return self.disk.open_files + self._cluster.network.sockets[self.name]
+
+    def _ran_out(self, what: str) -> None:
+        self._cluster.witness.violated(
+            f"{self.name} has run out of descriptors, and nobody took them: {what}"
         )
 
     @property
@@ -155,7 +173,8 @@ class SimulatedBroker:
             store=store,
             network=cluster.network.join(process, lambda: cluster.witness.loaded(self)),
             is_alone=cluster.loop.is_last,
-            processor_ns=lambda: self.clock.monotonic_ms() * 1_000_000,
+            connections_max=self._files.connections,
+            processor_ns=lambda: self.processor_ns,
         )
         broker = self.broker = Broker(cluster.config(self), world, on_fatal=end)
         try:
@@ -283,7 +302,7 @@ class SimulatedBroker:
 class SimulatedCluster:
     """The brokers of one simulation with their network and coordination store."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a simulation decides
         self,
         loop: SimulatedLoop,
         *,
@@ -292,8 +311,11 @@ class SimulatedCluster:
         witness: Witness,
         trace: Callable[[str], None],
         properties: Mapping[str, str],
+        files_max: int = ENOUGH,
     ) -> None:
+        """`files_max`: the limit of open files and sockets of each broker."""
         self.loop = loop
+        self.files_max = files_max
         self.trace = trace
         self.witness = witness
         self.processes: list[MortalLoop] = []

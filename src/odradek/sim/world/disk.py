@@ -28,9 +28,11 @@ from typing import Final
 
 from odradek.log.disk import Data, DirectoryEntry, Done, File, ReadDone, StorageError
 from odradek.model.clock import WallMs
+from odradek.sim.world.descriptors import Descriptors
 from odradek.sim.world.stored import Content, Directory, Node, used_bytes
 
 UNLIMITED: Final = 1 << 40
+_GIVEN_UP: Final = 16  # files that are closed when no descriptor is free
 # Operations of which some errors leave nothing; all others may have changed something.
 _ERRORS: Final[Mapping[str, Callable[[str, int], StorageError]]] = {
     "open": StorageError.of_open,
@@ -157,9 +159,9 @@ class SimulatedFile:
         """The file's content, looked up once and then kept like a file descriptor."""
         assert self._crashes == self._disk.crashes, f"{self.path} belongs to a dead process"
         if self._content is None:
-            self._disk.strike("open", self.path)
+            self._disk.need("open", self.path)
             self._content = self._disk.content(self.path)
-            self._disk.opened[self] = None
+            self._disk.keep_open(self)
         return self._content
 
     def _use(self, operation: str) -> Content:
@@ -197,6 +199,8 @@ class SimulatedDisk:
         self.on_crash: Callable[[], None] = lambda: None  # called just before `SimulatedCrash`
         self.faults: list[DiskFault] = []
         self.opened: dict[SimulatedFile, None] = {}
+        self.descriptors: Descriptors | None = None  # None: there are always enough
+        self.files_max = UNLIMITED  # above it, the file that was opened first is closed
         self.wall_ms = wall_ms
         self.slowest_ms = slowest_ms
         self.cold_share = cold_share
@@ -261,7 +265,7 @@ class SimulatedDisk:
         return SimulatedFile(self, path)
 
     def create(self, path: str) -> SimulatedFile:
-        self.strike("create", path)
+        self.need("create", path)
         self.mutate(path)
         directory, name = self._locate(path)
         content = directory.entries.get(name)
@@ -273,11 +277,11 @@ class SimulatedDisk:
         else:
             content.resize(0)
         file = SimulatedFile(self, path, content)
-        self.opened[file] = None
+        self.keep_open(file)
         return file
 
     def read_file(self, path: str) -> bytes | None:
-        self.strike("open", path)
+        self.need("open", path)
         self.strike("read", path)
         directory, name = self._locate(path)
         node = directory.entries.get(name)
@@ -289,7 +293,7 @@ class SimulatedDisk:
 
     def _write_beside(self, path: str, data: bytes) -> None:
         temporary = f"{path}.tmp"
-        self.strike("open", _parent(path))
+        self.need("open", _parent(path))
         file = self.create(temporary)
         file.write(0, (data,))
         self.flush_now([file])
@@ -309,7 +313,7 @@ class SimulatedDisk:
     # ---- directories
 
     def list(self, path: str) -> list[DirectoryEntry]:
-        self.strike("list", path)
+        self.need("list", path)
         return [
             DirectoryEntry(name, is_dir=False, size=len(node.data), mtime_ms=node.mtime_ms)
             if isinstance(node, Content)
@@ -403,7 +407,7 @@ class SimulatedDisk:
     def _start_flush(self, target: File | str, *, opens: bool = True) -> Callable[[], None]:
         if isinstance(target, str):
             if opens:
-                self.strike("open", target)
+                self.need("open", target)
             directory, count = self._directory(target), len(self._directory(target).pending)
             return lambda: self._finish_flush(target, lambda: directory.keep(count))
         assert isinstance(target, SimulatedFile)
@@ -460,6 +464,34 @@ class SimulatedDisk:
     def is_cold(self) -> bool:
         """Whether the next read misses the page cache."""
         return self.cold_share > 0 and self.rng.random() < self.cold_share
+
+    def need(self, operation: str, path: str) -> None:
+        """Fail if an operation finds no free descriptor, as `RealDisk` does.
+
+        Some files that were opened first are closed before; not for the list of a directory.
+        """
+        self.strike(operation, path)
+        held = self.descriptors
+        if held is None or held.is_free():
+            return
+        if operation != "list":
+            for file in list(self.opened)[:_GIVEN_UP]:
+                file.rest()
+            if held.is_free():
+                return
+        held.fail(f"{operation} of {path}")
+        raise _ERRORS[operation](path, errno.EMFILE)
+
+    def keep_open(self, file: SimulatedFile) -> None:
+        """A file has opened a descriptor: another one may have to close its own."""
+        self.opened[file] = None
+        if len(self.opened) > self.files_max:
+            next(iter(self.opened)).rest()
+
+    @property
+    def open_files(self) -> int:
+        """The number of its descriptors."""
+        return len(self.opened) + len(self._locked)
 
     def strike(self, operation: str, path: str) -> None:
         """Raise the error of a matching fault, if there is one."""

@@ -14,12 +14,14 @@ link's delay, in order, in pieces of any size, as with TCP. Faults:
 """
 
 import asyncio
+import errno
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from zlib import crc32
 
+from odradek.sim.world.descriptors import Descriptors
 from odradek.sim.world.loop import VirtualTimeLoop
 from odradek.sim.world.process import MortalLoop, running_process, task_factory
 
@@ -27,8 +29,28 @@ USUAL_DELAY_MS: Final = (0.05, 2.0)
 _HIGH_WATER_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT_S: Final = 1.0
 _TICK_S: Final = 1e-6
+_ACCEPT_AGAIN_S: Final = 1.0  # asyncio's pause after it could not accept
 
 Parcel = bytes | Exception | None  # bytes, a reset, or the orderly end
+
+
+class WireEnd(Protocol):
+    """One end of a connection, on the host `name`."""
+
+    name: str
+    peer_name: str
+    protocol: Any
+    is_gone: bool
+
+
+class Wiretap(Protocol):
+    """Reads what processes send and receive."""
+
+    def received(self, end: WireEnd, data: bytes) -> None:
+        """Bytes are about to be handed to the process of this end."""
+
+    def sent(self, end: WireEnd, data: bytes) -> None:
+        """The process of this end has sent bytes."""
 
 
 class SimulatedNetwork:
@@ -43,6 +65,9 @@ class SimulatedNetwork:
     ) -> None:
         self.delay_ms = USUAL_DELAY_MS
         self.trace = trace
+        self.wiretap: Wiretap | None = None
+        self.sockets = Counter[str]()  # open connections, by host
+        self.descriptors: dict[str, Descriptors] = {}  # of the hosts that have a limit
         self._loop = loop
         self._random = randomness
         self._processes: dict[str, MortalLoop] = {}
@@ -152,6 +177,10 @@ class SimulatedNetwork:
             OSError: no process listens there, or the link is cut.
         """
         source = process.name
+        held = self.descriptors.get(source)
+        if held is not None and not held.is_free():
+            held.fail(f"a connection to {target}")
+            raise OSError(errno.EMFILE, "Too many open files")
         await asyncio.sleep(self.draw_delay_s())
         if self.is_cut(source, target) or self.is_cut(target, source):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)
@@ -166,12 +195,14 @@ class SimulatedNetwork:
         self._ends[near] = self._ends[far] = None
         near.begin(make_protocol)
         # The host accepts a connection by itself; the process is notified when it runs.
-        listening.process.call_soon(far.begin, listening.make_protocol)
+        listening.process.call_soon(far.accept, listening.make_protocol)
         return near, near.protocol
 
     def remove(self, end: "_End") -> None:
         """Remove a closed end."""
         self._ends.pop(end, None)
+        if end.protocol is not None:
+            self.sockets[end.name] -= 1
 
     def is_cut(self, source: str, target: str) -> bool:
         """Whether bytes from one host to another are lost."""
@@ -299,11 +330,22 @@ class _End(asyncio.Transport):
         self.has_strays = False  # the host has lost power, but held up bytes still arrive
 
     def begin(self, make_protocol: Callable[[], Any]) -> None:
-        """The process accepts the connection."""
+        """The process has a socket for the connection."""
         if not self.is_gone:
             self.protocol = make_protocol()
+            self._network.sockets[self.name] += 1
             self._is_buffered = isinstance(self.protocol, asyncio.BufferedProtocol)
             self.protocol.connection_made(self)
+
+    def accept(self, make_protocol: Callable[[], Any]) -> None:
+        """The process accepts the connection, as soon as it has a descriptor for it."""
+        held = self._network.descriptors.get(self.name)
+        if held is not None and not self.is_gone and not held.is_free():
+            held.fail(f"a connection of {self.peer_name}")
+            self._process.call_later(_ACCEPT_AGAIN_S, self.accept, make_protocol)
+            return
+        self.begin(make_protocol)
+        self._deliver()  # what has arrived meanwhile
 
     # ------------------------------------------------------ what a protocol may call
 
@@ -311,6 +353,8 @@ class _End(asyncio.Transport):
         if self.is_gone or self._process.is_dead or not data:
             return
         sent = bytes(data)
+        if self._network.wiretap is not None:
+            self._network.wiretap.sent(self, sent)
         piece = self._network.draw_piece(len(sent))
         self._under_way += len(sent)
         self._send(sent[:piece])
@@ -406,6 +450,8 @@ class _End(asyncio.Transport):
         self._deliver()
 
     def _deliver(self) -> None:
+        if self.protocol is None:
+            return
         while self._reading and self._arrived and not self.is_gone:
             data = self._arrived.popleft()
             piece = self._network.draw_piece(len(data))
@@ -419,6 +465,8 @@ class _End(asyncio.Transport):
 
     def _hand_over(self, data: bytes) -> None:
         protocol = self.protocol
+        if self._network.wiretap is not None:
+            self._network.wiretap.received(self, data)
         if not self._is_buffered:
             protocol.data_received(data)
             return
