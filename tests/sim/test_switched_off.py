@@ -198,7 +198,7 @@ FOUND = [
     (messages_are_not_searched_above_what_is_known, 1, FORMATS),
     (
         a_partition_outside_the_metadata_cache_counts_as_deleted,
-        24,
+        27,
         of_transactions(Trait.YOUNG, Kind.LATE_UPDATE_METADATA, Kind.KILL),
     ),
     (registrations_are_read_once, 1, of_groups(Trait.STATIC, Kind.ROLL, Kind.KILL)),
@@ -209,7 +209,7 @@ FOUND = [
     ),
     (
         a_failed_commit_drops_earlier_pending_commits,
-        188,
+        191,
         of_groups(Trait.REGISTERS, *PAUSES),
     ),
     (a_failed_load_is_not_retried, 4, ALONE),
