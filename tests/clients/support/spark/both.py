@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from compared import Compared
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.spark.java import prepare
@@ -96,6 +97,14 @@ class Both:
         }  # fmt: skip
 
 
+def attempt(case: Callable[[], bool]) -> bool | str:
+    """What a case returns, or its error."""
+    try:
+        return case()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:500]
+
+
 def main(servers: str, jars: str, folder: str) -> None:
     prepare()
     spark = (
@@ -108,8 +117,9 @@ def main(servers: str, jars: str, folder: str) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    cases = Both(spark, servers, pathlib.Path(folder)).cases()
-    outcome = {name: case() for name, case in cases.items()}
+    where = (spark, servers, pathlib.Path(folder))
+    cases = Both(*where).cases() | Compared(*where).cases()
+    outcome = {name: attempt(case) for name, case in cases.items()}
     spark.stop()
     print(json.dumps(outcome), flush=True)  # noqa: T201 - for the test
 
