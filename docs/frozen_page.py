@@ -25,7 +25,7 @@ from odradek.record.compression import Codec
 from odradek.web.app import KINDS, create_app
 from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import BrokerDetail, DirectoryFacts, DiskSample
-from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
+from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, RackSeen, TopicCounts
 from odradek.web.facts.copies import CopyFacts
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.journal import ClusterHistory, Happening
@@ -116,7 +116,8 @@ CLUSTER = ClusterOverview(
     brokers=tuple(
         BrokerOverview(
             id=id_, is_registered=id_ != GONE, host=None if id_ == GONE else f"kafka{id_}",
-            port=9092, rack=rack, leads=0 if id_ == GONE else 9, replicas=27,
+            port=9092, rack=rack, rack_seen=RackSeen.BEFORE if id_ == GONE else RackSeen.NOW,
+            leads=0 if id_ == GONE else 9, replicas=27,
             process="killed" if id_ == GONE else "running",
         )
         for id_, rack in RACKS.items()

@@ -21,7 +21,13 @@ from odradek.web.app import KINDS, create_app
 from odradek.web.brokers.view import consequences, disk_view
 from odradek.web.facts.access import AccessFacts
 from odradek.web.facts.broker import DirectoryFacts, DiskSample
-from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, TopicCounts
+from odradek.web.facts.cluster import (
+    BrokerOverview,
+    ClusterOverview,
+    RackSeen,
+    TopicCounts,
+    state_of,
+)
 from odradek.web.facts.copies import CopyFacts, whole_bytes
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.journal import ClusterHistory, Happening, differences, happening_of
@@ -34,6 +40,12 @@ from odradek.web.now.view import CLUSTER, DOCTOR, now_view
 from odradek.web.rendering import clock, plain
 from odradek.web.timeline.view import JOURNAL, timeline_view
 from odradek.web.topics.view import lanes_of, topic_view, topic_view_at, topics_view
+from odradek.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 AT = WallMs(1_000)
 OFFLINE = Finding(
@@ -53,7 +65,7 @@ CLUSTER_NOW = ClusterOverview(
     brokers=(
         BrokerOverview(id=0, is_registered=True, rack="b"),
         BrokerOverview(id=1, is_registered=True, rack="a"),
-        BrokerOverview(id=2, is_registered=False, process="killed"),
+        BrokerOverview(id=2, is_registered=False, process="killed", rack_seen=RackSeen.NEVER),
     ),
     topics=(topic("__consumer_offsets"), topic("t", offline=1, under_replicated=2), topic("a")),
 )
@@ -73,13 +85,45 @@ def test_now_counts_what_is_missing():
         ("partitions not fully replicated", 2, 6, True),
         ("findings of the doctor", 1, None, True),
     ]
-    assert [(rack.name, [b.id for b in rack.brokers]) for rack in view.racks] == [
-        ("a", [1]), ("b", [0]), (None, [2]),
-    ]  # fmt: skip
+    assert racks_of(CLUSTER_NOW) == [("a", True, [1]), ("b", True, [0]), (None, False, [2])]
     assert plain(view)["findings"][0] == {
         "severity": "critical", "kind": "offline", "subject": "t-0", "why": "no leader",
         "fix": {"text": "odradek start 1", "commands": [START]}, "broker": None,
     }  # fmt: skip
+
+
+def racks_of(cluster):
+    racks = now_view({CLUSTER: Collected(AT, cluster)}).racks
+    return [(rack.name, rack.is_known, [b.id for b in rack.brokers]) for rack in racks]
+
+
+def metadata(*brokers):
+    partition = MetadataResponsePartition(replica_nodes=[0, 1, 2], leader_id=0)
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=id_, rack=rack) for id_, rack in brokers],
+        topics=[MetadataResponseTopic(name="t", partitions=[partition])],
+    )
+
+
+def test_a_broker_that_is_away_keeps_the_rack_that_it_had():
+    there = state_of(metadata((0, "a"), (1, "b"), (2, None)), {}, {})
+    away = state_of(metadata((0, "a")), {}, {}, there.brokers)
+    still_away = state_of(metadata((0, "c")), {}, {}, away.brokers)
+
+    assert [(b.rack, b.rack_seen) for b in away.brokers] == [
+        ("a", RackSeen.NOW), ("b", RackSeen.BEFORE), (None, RackSeen.BEFORE),
+    ]  # fmt: skip
+    assert racks_of(away) == [("a", True, [0]), ("b", True, [1]), (None, True, [2])]
+    assert racks_of(still_away) == [("b", True, [1]), ("c", True, [0]), (None, True, [2])]
+
+
+def test_the_rack_of_a_broker_that_was_never_seen_is_not_known():
+    first = state_of(metadata((0, "a")), {}, {})
+    second = state_of(metadata((0, "a")), {}, {}, first.brokers)
+    back = state_of(metadata((0, "a"), (1, None)), {}, {}, second.brokers)
+
+    assert racks_of(first) == racks_of(second) == [("a", True, [0]), (None, False, [1, 2])]
+    assert racks_of(back) == [("a", True, [0]), (None, True, [1]), (None, False, [2])]
 
 
 def test_a_cluster_that_does_not_answer_keeps_what_was_known():

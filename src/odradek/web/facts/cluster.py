@@ -1,12 +1,22 @@
 """The brokers and topics of a cluster, from one Metadata response and the processes here."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.web.facts.source import Source
 from odradek.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+
+class RackSeen(StrEnum):
+    """When a broker's rack was seen: only metadata with the broker has it."""
+
+    NOW = "now"
+    BEFORE = "before"  # when the broker was last registered
+    NEVER = "never"  # it was not registered since the page began to ask: its rack is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +28,7 @@ class BrokerOverview:
     host: str | None = None
     port: int | None = None
     rack: str | None = None
+    rack_seen: RackSeen = RackSeen.NOW
     process: str | None = None  # running, paused, killed ... of a broker on this machine
     why: str = ""  # why its process does not serve, if that is known
     leads: int = 0
@@ -83,14 +94,21 @@ async def collect_cluster(
         )
         return replace(before, brokers=brokers, problem=str(error))
     return state_of(
-        response, dict(caller.local), {id_: caller.process(id_) for id_ in caller.local}
+        response,
+        dict(caller.local),
+        {id_: caller.process(id_) for id_ in caller.local},
+        before.brokers if before else (),
     )
 
 
 def state_of(
-    response: MetadataResponse, processes: dict[int, str], whys: dict[int, str]
+    response: MetadataResponse,
+    processes: dict[int, str],
+    whys: dict[int, str],
+    before: Iterable[BrokerOverview] = (),
 ) -> ClusterOverview:
-    """Counts what a Metadata response names."""
+    """Counts what a Metadata response names; a broker that it does not name keeps its rack."""
+    racks_before = {b.id: b.rack for b in before if b.rack_seen is not RackSeen.NEVER}
     named = {broker.node_id: broker for broker in response.brokers}
     leads: dict[int, int] = {}
     replicas: dict[int, int] = {}
@@ -107,13 +125,15 @@ def state_of(
     brokers = []
     for id_ in sorted(named.keys() | replicas.keys() | processes.keys()):
         broker = named.get(id_)
+        seen = RackSeen.BEFORE if id_ in racks_before else RackSeen.NEVER
         brokers.append(
             BrokerOverview(
                 id=id_,
                 is_registered=broker is not None,
                 host=broker.host if broker else None,
                 port=broker.port if broker else None,
-                rack=broker.rack if broker else None,
+                rack=broker.rack if broker else racks_before.get(id_),
+                rack_seen=RackSeen.NOW if broker else seen,
                 process=processes.get(id_),
                 why=whys.get(id_, ""),
                 leads=leads.get(id_, 0),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odradek.plan.facts import Finding
-from odradek.web.facts.cluster import BrokerOverview, ClusterOverview
+from odradek.web.facts.cluster import BrokerOverview, ClusterOverview, RackSeen
 from odradek.web.facts.doctor import Diagnosis
 from odradek.web.facts.poller import FactKey, Facts
 
@@ -25,9 +25,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rack:
-    """The brokers of a rack; `name` is None if they have none."""
+    """The brokers of a rack; `name` is None if they have none, or if their rack is not known."""
 
     name: str | None
+    is_known: bool = True
     brokers: tuple[BrokerOverview, ...]
 
 
@@ -98,7 +99,13 @@ def _figures(cluster: ClusterOverview | None, diagnosis: Diagnosis | None) -> tu
 
 
 def _racks(brokers: Sequence[BrokerOverview]) -> tuple[Rack, ...]:
-    names = sorted({broker.rack for broker in brokers if broker.rack is not None})
-    racks = [Rack(name=name, brokers=tuple(b for b in brokers if b.rack == name)) for name in names]
-    rest = tuple(broker for broker in brokers if broker.rack is None)
-    return (*racks, Rack(name=None, brokers=rest)) if rest else tuple(racks)
+    unknown = tuple(b for b in brokers if b.rack_seen is RackSeen.NEVER)
+    known = [broker for broker in brokers if broker not in unknown]
+    names = sorted({broker.rack for broker in known if broker.rack is not None})
+    racks = [Rack(name=name, brokers=tuple(b for b in known if b.rack == name)) for name in names]
+    rest = tuple(broker for broker in known if broker.rack is None)
+    if rest:
+        racks.append(Rack(name=None, brokers=rest))
+    if unknown:
+        racks.append(Rack(name=None, is_known=False, brokers=unknown))
+    return tuple(racks)
