@@ -449,7 +449,7 @@ def reported(**changed):
         (
             facts(**reported(cuts=[LOST, {**LOST, "partition": 1}])), "cut",
             ("t-1 lost the records from offset 7 on: the checksum is wrong; those below the high "
-            "watermark 9 were committed"), "a replica in sync has what was committed",
+            "watermark 9 were committed"), "no other replica gives back the lost records of t-0",
         ),
         (
             facts(**reported(

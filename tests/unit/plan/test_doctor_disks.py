@@ -3,11 +3,13 @@
 import pytest
 
 from odradek.model.clock import WallMs
-from odradek.plan.cluster import ClusterPicture
+from odradek.model.partition import TopicPartition
+from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.commands import Caller
 from odradek.plan.doctor import diagnose
 from odradek.plan.facts import ClusterFacts, Severity
 
+NOW_MS = WallMs(1_700_000_000_000)
 GIB = 1 << 30
 STORE = "/d/coordination.db"
 
@@ -24,12 +26,12 @@ def report(data=(100 * GIB, 50 * GIB), store=None):
     }  # fmt: skip
 
 
-def findings(*reports, **caller):
+def findings(*reports, partitions=None, **caller):
     return diagnose(
         ClusterFacts(
-            picture=ClusterPicture({}, {}),
+            picture=ClusterPicture(dict.fromkeys((0, 1)), partitions or {}),
             caller=Caller("b:9", **caller),
-            wall_ms=WallMs(1_700_000_000_000),
+            wall_ms=NOW_MS,
             reports=dict(enumerate(reports)),
         )
     )
@@ -81,3 +83,28 @@ def test_a_broker_that_ended_because_the_store_was_full_needs_room_first():
 
     assert str(finding.fix).startswith("make room there")
     assert str(finding.fix).endswith("then odradek start 0 --dir D")
+
+
+LOST = {"topic": "t", "partition": 0, "at_ms": NOW_MS - 5, "kind": "damage", "path": "/d/t-0",
+        "bytes": 9, "high_watermark": 9, "has_committed": True, "span": "x",
+        "why": "y"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "leader", "fix"),
+    [
+        ("damage", 1, "nothing has to be done: broker 0 copies from the leader"),
+        ("damage", 0, "no other replica gives back the lost records of t-0"),
+        ("damage", -1, "no other replica gives back"),
+        ("truncation", 1, "no other replica gives back"),
+    ],
+)
+def test_what_is_to_be_done_about_lost_records_depends_on_who_leads(kind, leader, fix):
+    held = Replicas((0, 1), 5, leader, (0, 1))
+    found = findings(
+        {**report(), "cuts": [{**LOST, "kind": kind}]}, partitions={TopicPartition("t", 0): held}
+    )
+    (finding,) = [each for each in found if each.kind == "cut"]
+
+    assert str(finding.fix).startswith(fix)
+    assert str(finding.fix.commands[0]).startswith("odradek why topic t --partition 0")

@@ -190,13 +190,13 @@ class MetadataApi:
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _knows_topics_of(self, request: MetadataRequest, api_version: int) -> bool:
-        """Whether an answer about these topics is no answer of a broker that has got none yet."""
+        """False if topics are asked for, and this broker has got none from a controller yet."""
         self._has_got_topics = self._has_got_topics or bool(self._cache.topics)
         asks = bool(request.topics) or asks_for_all(request, api_version)
         return self._has_got_topics or not asks
 
     async def _get_topics(self) -> None:
-        """Wait for the first topics from a controller, or until the store says there are none."""
+        """Return as soon as a controller has sent topics, or the store is seen to have none."""
         while not self._cache.topics:
             with suppress(ConnectionLostError, SessionExpiredError):
                 if not await children(self._store, layout.TOPICS):

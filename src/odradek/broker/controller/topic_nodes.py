@@ -1,7 +1,8 @@
 """The znodes of topics as a term of the controller reads them, and those that cannot be read.
 
 A topic whose node is not what Kafka writes there is left as it was, until the node is repaired or
-its deletion is requested. Nobody else would see it: it is not in the metadata of any broker.
+its deletion is requested. The controller reports it (`unreadable`), because no broker has it in its
+metadata.
 """
 
 from collections.abc import Callable

@@ -19,6 +19,7 @@ _FULL: Final = (
 )
 _MISSING: Final = "No such file or directory"
 _SET_ASIDE: Final = "set-aside"
+_TRUNCATION: Final = "truncation"
 _GiB: Final = 1 << 30
 _DAY_MS: Final = 86_400_000
 _FULL_BYTES: Final = 1 << 20  # with less left, the next write may fail
@@ -85,12 +86,28 @@ def _cuts(facts: ClusterFacts) -> Iterator[Finding]:
             f"its logs lost {sum(cut['bytes'] for cut in cuts)} bytes ({kind})"
             f"{facts.since(cuts[0]['at_ms'])}; at {facts.clock(last['at_ms'])} {last['topic']}-"
             f"{last['partition']} lost {last['span']}: {last['why']}{committed}",
-            sentence(
-                "a replica in sync has what was committed, and this one copies it; if there is "
-                "none, restore the directory from a backup; see: ",
-                facts.caller.why("topic", last["topic"], *flag("--partition", last["partition"])),
-            ),
+            _after_cut(facts, broker, kind, partitions, last),
         )
+
+
+def _after_cut(
+    facts: ClusterFacts, broker: int, kind: str, partitions: set[TopicPartition], last: Report
+) -> Sentence:
+    """A follower copies what it lost, unless its leader lost it before (a truncation)."""
+    leaders = {p: held.leader for p, held in facts.picture.partitions.items() if p in partitions}
+    lost = [p for p, leader in leaders.items() if kind == _TRUNCATION or leader in (broker, -1)]
+    see = facts.caller.why("topic", last["topic"], *flag("--partition", last["partition"]))
+    if not lost:
+        return sentence(
+            f"nothing has to be done: broker {broker} copies from the leader what was committed; "
+            "see: ",
+            see,
+        )
+    return sentence(
+        f"no other replica gives back the lost records of {named(lost)}: if they are needed, "
+        "restore the log directory from a backup; see: ",
+        see,
+    )
 
 
 def _set_aside(facts: ClusterFacts) -> Iterator[Finding]:

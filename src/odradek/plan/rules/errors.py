@@ -44,6 +44,18 @@ def _grouped(
     return iter(sorted(found.items()))
 
 
+def _finding(
+    facts: ClusterFacts,
+    errors: Sequence[CountedError],
+    severity: Severity,
+    kind: str,
+    subject: str,
+    why: str,
+) -> Finding:
+    """A finding on errors of one kind, which `odradek why` explains with the same advice."""
+    return Finding(severity, kind, subject, why, advice(errors[0], (), facts.caller))
+
+
 def _fenced_producers(facts: ClusterFacts) -> Iterator[Finding]:
     for (name,), errors in _grouped(
         facts,
@@ -54,14 +66,15 @@ def _fenced_producers(facts: ClusterFacts) -> Iterator[Finding]:
         lasts_ms = counted.last_ms - counted.first_ms
         if len(clients) < 2 and (counted.count < _FENCED_MIN or lasts_ms < _FENCED_SPREAD_MS):
             continue
-        yield Finding(
+        yield _finding(
+            facts,
+            errors,
             Severity.WARNING,
             "transactional-id",
             f"transactional.id {name}",
             f"producers with this transactional.id fence each other: {_names(errors)} "
             f"{counted.since(facts.wall_ms)}, of {clients_of(errors)}; each one ends the "
             "transaction of the other when it begins",
-            advice(errors[0], (), facts.caller),
         )
 
 
@@ -69,14 +82,15 @@ def _fenced_members(facts: ClusterFacts) -> Iterator[Finding]:
     for (group, instance), errors in _grouped(
         facts, lambda e: e.error == FENCED_MEMBER, lambda e: (e.group, e.instance_id)
     ):
-        yield Finding(
+        yield _finding(
+            facts,
+            errors,
             Severity.WARNING,
             "instance-id",
             f"group {group}, group.instance.id {instance}",
             f"two consumers use this group.instance.id: {_names(errors)} "
             f"{total(errors).since(facts.wall_ms)}, of {clients_of(errors)}; the one that joined "
             "later takes the partitions of the other, which ends",
-            advice(errors[0], (), facts.caller),
         )
 
 
@@ -84,14 +98,15 @@ def _inconsistent(facts: ClusterFacts) -> Iterator[Finding]:
     for (group,), errors in _grouped(
         facts, lambda e: e.error == INCONSISTENT, lambda e: (e.group,)
     ):
-        yield Finding(
+        yield _finding(
+            facts,
+            errors,
             Severity.WARNING,
             "group-protocol",
             f"group {group}",
             f"{clients_of(errors)} cannot join it: {_names(errors)} "
             f"{total(errors).since(facts.wall_ms)}; the members there are of another application, "
             "or have no assignment strategy in common with it",
-            advice(errors[0], (), facts.caller),
         )
 
 
@@ -118,13 +133,14 @@ def _without_sasl(facts: ClusterFacts) -> Iterator[Finding]:
     for (client,), errors in _grouped(
         facts, lambda e: e.error == NO_SASL, lambda e: (e.client_id,)
     ):
-        yield Finding(
+        yield _finding(
+            facts,
+            errors,
             Severity.WARNING,
             "refused",
             f"client {client or '(without client.id)'}",
             f"{clients_of(errors)} tried to log in by SASL {total(errors).since(facts.wall_ms)}, "
             "on a listener that does not use SASL",
-            advice(errors[0], (), facts.caller),
         )
 
 
