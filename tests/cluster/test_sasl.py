@@ -218,6 +218,7 @@ def test_a_broker_with_a_wrong_password_says_what_to_do(make_broker, tmp_path):
     explained = wait_for(why)
     assert "broker 2 cannot fetch from broker 1: 127.0.0.1:" in explained
     assert "refuses the log-in" in explained
+    assert "; it copies what it misses" not in explained
 
 
 @pytest.fixture

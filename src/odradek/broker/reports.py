@@ -124,6 +124,7 @@ def _fetch_problems(
     found = (
         {
             "leader": leader,
+            "is_lasting": now.monotonic_ms - failure.since_ms >= LASTING_MS,
             "topic": None if subject is None else subject.topic,
             "partition": None if subject is None else subject.partition,
             "problem": failure.reason,

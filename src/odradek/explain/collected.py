@@ -1,6 +1,6 @@
 """Makes the values that the sentences and the doctor use from the reports of the brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,16 +38,23 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
         isr_min[0] if isr_min else 1,
         _foreign(asked),
         {id_: report.get("cuts", ()) for id_, report in asked.by_broker("broker").items()},
-        {
-            id_: report.get("fetch_problems", ())
-            for id_, report in asked.by_broker("broker").items()
-        },
+        _fetch_problems(asked),
         _cut_off(asked),
         {
             id_: (report.get("store_age") or {}).get("older_directories", ())
             for id_, report in asked.by_broker("broker").items()
         },
     )
+
+
+def _fetch_problems(asked: Asked) -> dict[int, Sequence[Mapping[str, Any]]]:
+    """Of each broker its fetches that fail.
+
+    Two reports of a broker are of different moments. That of the replicas counts: it is asked for
+    last, has also what has just begun, and is what the table of a partition is made from.
+    """
+    reports = asked.by_broker("broker") | asked.by_broker("replicas")
+    return {id_: report.get("fetch_problems", ()) for id_, report in reports.items()}
 
 
 def _cut_off(asked: Asked) -> dict[int, CutOff]:

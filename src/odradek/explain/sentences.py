@@ -25,6 +25,7 @@ HISTORY: Final = 12  # entries of the journal that are printed at the end
 _ELECTED: Final = ("LEADER_ELECTED", "LEADER_ELECTED_UNCLEAN")
 _MOVED: Final = ("REASSIGNMENT_STARTED", "REASSIGNMENT_RESUMED", "REASSIGNMENT_COMPLETED",
                  "EPOCH_RAISED")  # fmt: skip
+_COPIES: Final = "copies what it misses, and joins the ISR by itself"
 _WELL: Final = "the preferred replica leads, and all replicas are in sync"
 
 
@@ -402,9 +403,11 @@ def _copying(picture: Picture, p: Partition, replica: int) -> list[Words]:
         leader=p["leader"],
     )
     if problem is None:
-        return ["it copies what it misses, and joins the ISR by itself"]
-    since = f" since {picture.clock(problem.since_ms)}"
-    return [problem.said(since), problem.fix(picture.caller)]
+        return [f"it {_COPIES}"]
+    said = problem.said(f" since {picture.clock(problem.since_ms)}")
+    if not problem.is_lasting:
+        return [said, f"when that is over, it {_COPIES}"]
+    return [said, problem.fix(picture.caller)]
 
 
 # -------------------------------------------------------------------------------- a broker

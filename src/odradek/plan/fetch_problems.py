@@ -22,6 +22,7 @@ class FetchProblem(NamedTuple):
     of_all: bool  # of all partitions of the leader: it cannot be reached
     problem: str
     since_ms: int
+    is_lasting: bool = True  # False: it has just begun, and may be over when it is read
 
     def said(self, since: str) -> str:
         """`since` is ` since 10:01:00`."""
@@ -54,7 +55,14 @@ def fetch_problem(
         if entry["leader"] == leader and (
             of_all or (entry["topic"], entry["partition"]) == partition
         ):
-            return FetchProblem(follower, leader, of_all, entry["problem"], entry["since_ms"])
+            return FetchProblem(
+                follower,
+                leader,
+                of_all,
+                entry["problem"],
+                entry["since_ms"],
+                entry.get("is_lasting", True),  # older brokers report only what lasts
+            )
     return None
 
 

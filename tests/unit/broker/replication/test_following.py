@@ -629,6 +629,9 @@ def test_a_fetch_that_changes_nothing_is_repeated_with_pauses_and_said_once(capl
 def test_progress_without_a_record_ends_a_failure_too():
     async def story(live, leader):
         await live.until(lambda: problems(live))
+        (entry,) = (await report(live, "replicas", topic="t"))["fetch_problems"]
+        assert entry["is_lasting"] is False
+        assert (await report(live, "broker"))["fetch_problems"] == []
         await live.until(lambda: leader.waiting)
         leader.reply(answer())
         await live.until(lambda: not problems(live))
@@ -648,6 +651,7 @@ def test_a_fenced_partition_is_reported_until_the_next_leader_and_isr(caplog):
         assert since_ms == pytest.approx(live.clock.wall_ms() - 1000 * LASTS_S - 1000, abs=100)
         assert entry == {
             "leader": 2, "topic": "t", "partition": 0, "problem": "FENCED_LEADER_EPOCH",
+            "is_lasting": True,
         }  # fmt: skip
         await live.order("t", leader=2, leader_epoch=1, is_new=False)
         assert problems(live) == []
