@@ -10,7 +10,7 @@ it shares no protocol with the members of the group: ...
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from odradek.explain.reports import NOT_OURS, Asked
+from odradek.explain.reports import Asked
 from odradek.model.clock import WallMs
 from odradek.model.sentence import Sentence, sentence
 from odradek.plan.client_errors import (
@@ -88,11 +88,10 @@ def explain_errors(
 
 def not_reported(asked: Asked) -> Iterator[Sentence]:
     """That some brokers count no errors of clients."""
-    foreign = [id_ for id_, why in asked.silent.items() if why == NOT_OURS]
-    if foreign:
+    if asked.foreign:
         yield sentence(
-            f"{brokers(foreign)}: not of Odradek, or older: refused requests, errors of clients "
-            "and throttled clients are not reported there; see the clients' own logs"
+            f"{brokers(asked.foreign)}: not of Odradek, or older: refused requests, errors of "
+            "clients and throttled clients are not reported there; see the clients' own logs"
         )
 
 

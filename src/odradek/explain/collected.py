@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
-from odradek.explain.reports import NOT_OURS, Asked, Query
+from odradek.explain.reports import Asked, Query
 from odradek.explain.sentences import Picture
 from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, certificates_of, facts_of
 from odradek.plan.examination import AREAS, PROCESSES
-from odradek.plan.facts import ClusterFacts
+from odradek.plan.facts import ClusterFacts, Gap
 from odradek.plan.rules.cut_off import CutOff, cut_off
 
 # The reports that the doctor uses.
@@ -36,7 +36,7 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
         asked.caller,
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
         isr_min[0] if isr_min else 1,
-        _foreign(asked),
+        asked.foreign,
         {id_: report.get("cuts", ()) for id_, report in asked.by_broker("broker").items()},
         _fetch_problems(asked),
         _cut_off(asked),
@@ -60,10 +60,6 @@ def _fetch_problems(asked: Asked) -> dict[int, Sequence[Mapping[str, Any]]]:
 def _cut_off(asked: Asked) -> dict[int, CutOff]:
     found = {id_: cut_off(report) for id_, report in asked.by_broker("broker").items()}
     return {id_: each for id_, each in found.items() if each is not None}
-
-
-def _foreign(asked: Asked) -> list[int]:
-    return sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS)
 
 
 def bound_addresses(asked: Asked) -> dict[int, str]:
@@ -113,8 +109,7 @@ async def examined(
         coordinated=groups,
         journal=asked.journal,
         answers_at=answers_at,
-        unreported={id_: why for id_, why in asked.silent.items() if why != NOT_OURS},
-        foreign=_foreign(asked),
+        unreported=asked.silent,
         **limits,
     )
     facts = await facts_of(cluster, reported)
@@ -137,6 +132,6 @@ def without_cluster(asked: Asked) -> ClusterFacts:
         caller=asked.caller,
         unreachable=unreachable,
         journal=asked.journal,
-        unknown={area: "no broker answers" for area in AREAS if area != PROCESSES},
+        gaps={area: Gap("no broker answers") for area in AREAS if area != PROCESSES},
         wall_ms=WallMs(max((e["at_ms"] for e in asked.journal), default=0)),
     )

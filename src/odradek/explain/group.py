@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from odradek.client.group.protocol import decode_assignment
 from odradek.explain.replicas import ago
-from odradek.explain.reports import NOT_OURS, Asked
+from odradek.explain.reports import Asked
 from odradek.model.clock import WallMs
 from odradek.model.command import flag
 from odradek.model.errors import MalformedRequestError
@@ -45,12 +45,11 @@ def explain_group(asked: Asked, name: str, wall_ms: WallMs) -> list[Sentence]:
         return [
             sentence(f"group {name} does not exist: it has no members and no committed offsets")
         ]
-    foreign = sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS)
-    if foreign and not reports:
+    if asked.foreign and not reports:
         return [
             sentence(
-                f"{brokers(foreign)}: not of Odradek, or older: states of groups, and errors of "
-                "their clients, are not reported there; what Kafka's protocol offers: ",
+                f"{brokers(asked.foreign)}: not of Odradek, or older: states of groups, and errors "
+                "of their clients, are not reported there; what Kafka's protocol offers: ",
                 asked.caller.kafka("kafka-consumer-groups", "--describe", *flag("--group", name)),
             )
         ]

@@ -27,13 +27,16 @@ from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.net.clock import real_wall_ms
 from odradek.plan.commands import Caller
+from odradek.plan.facts import Gap, Reason, gap_of
 
 TIMEOUT_S: Final = 5.0
 LOG_BYTES_MAX: Final = 8 << 20  # of a log's end; older lines are ignored
 NEVER_MS: Final = 1 << 62
-NOT_OURS: Final = "it does not offer reports: it is not a broker of Odradek, or an older one"
+NOT_OURS: Final = Gap(
+    "it does not offer reports: it is not a broker of Odradek, or an older one", Reason.NOT_OFFERED
+)
 
-NO_HTTP: Final = "odradek.http.port is -1: ask with --bootstrap-server instead of --dir"
+NO_HTTP: Final = Gap("odradek.http.port is -1: ask with --bootstrap-server instead of --dir")
 
 Query = Mapping[str, str]
 Entry = Mapping[str, Any]
@@ -45,10 +48,15 @@ class Asked:
 
     caller: Caller
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)  # by broker and name
-    silent: dict[int, str] = field(default_factory=dict)  # by broker: why it did not answer
+    silent: dict[int, Gap] = field(default_factory=dict)  # by broker: why it did not answer
     journal: list[Entry] = field(default_factory=list)
     # When the first report of each broker was received (wall clock of this host).
     received_ms: dict[int, WallMs] = field(default_factory=dict)
+
+    @property
+    def foreign(self) -> list[int]:
+        """The brokers that never offer reports."""
+        return sorted(b for b, gap in self.silent.items() if gap.reason is Reason.NOT_OFFERED)
 
     @property
     def state(self) -> Mapping[str, Any] | None:
@@ -87,7 +95,7 @@ def ask_directory(
     begins_ms = dict.fromkeys(records, NEVER_MS)
     for id_, record in records.items():
         if states.get(id_) != "running":
-            asked.silent[id_] = f"it is {states.get(id_, 'not here')}"
+            asked.silent[id_] = Gap(f"it is {states.get(id_, 'not here')}")
             continue
         if record.http is None:
             asked.silent[id_] = NO_HTTP
@@ -96,7 +104,7 @@ def ask_directory(
         found = {n: get_report(record.http, n, query, token) for n, query in wanted.items()}
         _enter(asked, id_, {name: answer for name, answer in found.items() if answer is not None})
         if None in found.values():
-            asked.silent[id_] = "it does not answer over HTTP"
+            asked.silent[id_] = Gap("it does not answer over HTTP")
             say(f"broker {id_} does not answer")
         if found.get("journal") is not None:
             begins_ms[id_] = found["journal"]["begins_ms"]
@@ -131,9 +139,9 @@ async def ask_cluster(
                         return
                     _enter(asked, broker, {name: answer})
         except TimeoutError:
-            asked.silent[broker] = f"no answer within {timeout_s:.0f} s"
+            asked.silent[broker] = Gap(f"no answer within {timeout_s:.0f} s")
         except (OdradekError, ConnectionError) as error:  # also an expired certificate
-            asked.silent[broker] = str(error)
+            asked.silent[broker] = gap_of(error)
 
     await asyncio.gather(*map(ask, await cluster.nodes()))
     _sort(asked)

@@ -27,7 +27,6 @@ from odradek.model.partition import TopicPartition
 from odradek.net.clock import real_wall_ms
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.commands import Caller
-from odradek.plan.examination import is_never_offered
 from odradek.plan.facts import (
     DISK_PERCENT,
     PATIENCE_MS,
@@ -35,10 +34,12 @@ from odradek.plan.facts import (
     ClusterFacts,
     CopyProgress,
     Entry,
+    Gap,
     GroupFacts,
     OpenProducer,
     Report,
     RunningReassignment,
+    gap_of,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -53,6 +54,7 @@ TOPIC_THROTTLES: Final = (
     "follower.replication.throttled.replicas",
 )
 _NOT_AUTHORIZED: Final = (
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
@@ -152,12 +154,25 @@ async def _isr_min(cluster: Cluster, topics: Sequence[str]) -> dict[str, int]:
 
 
 async def _options(
-    cluster: Cluster, kind: int, names: Iterable[str], *, dynamic_only: bool = False
+    cluster: Cluster,
+    kind: int,
+    names: Iterable[str],
+    *,
+    dynamic_only: bool = False,
+    of_all: bool = False,
 ) -> dict[str, dict[str, str]]:
+    """The options of the resources that are not refused.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer; with `of_all` also if this client
+            may not ask for one of them.
+    """
     described = await admin.describe_configs(cluster, [(kind, name) for name in names])
     found: dict[str, dict[str, str]] = {}
     for (_, name), entries in described.items():
         if isinstance(entries, ApiError):
+            if of_all and entries.code in _NOT_AUTHORIZED:
+                raise entries
             continue
         found[name] = {
             entry.name: entry.value
@@ -178,8 +193,7 @@ class Reported(NamedTuple):
     coordinated: Sequence[Report] = ()  # `groups`, of all brokers
     journal: Sequence[Entry] = ()
     answers_at: Mapping[int, str] = {}
-    unreported: Mapping[int, str] = {}  # brokers without reports, and why
-    foreign: Sequence[int] = ()  # brokers that offer none
+    unreported: Mapping[int, Gap] = {}  # brokers without reports
     patience_ms: int = PATIENCE_MS
     disk_percent: float = DISK_PERCENT
 
@@ -195,17 +209,16 @@ async def facts_of(
     wall_ms = real_wall_ms()
     picture = await picture_of(cluster, sizes=False)
     state = await admin.describe_cluster(cluster)
-    unknown: dict[str, str] = {}
-    unavailable: dict[str, str] = {}
+    gaps: dict[str, Gap] = {}
 
     async def attempt(kind: str, asked: Awaitable[object]) -> object | None:
         try:
             async with asyncio.timeout(_ATTEMPT_S):
                 return await asked
         except TimeoutError:
-            unknown[kind] = f"no answer within {_ATTEMPT_S:.0f} s"
+            gaps[kind] = Gap(f"no answer within {_ATTEMPT_S:.0f} s")
         except (OdradekError, ConnectionError) as error:
-            (unavailable if is_never_offered(error) else unknown)[kind] = str(error)
+            gaps[kind] = gap_of(error)
         return None
 
     unreachable = await _unreachable(cluster, [node.id for node in state.nodes])
@@ -215,7 +228,7 @@ async def facts_of(
     controller = state.controller
     moves: object = {}
     if controller in unreachable:
-        unknown["stuck"] = f"the controller, broker {controller}, does not answer"
+        gaps["stuck"] = Gap(f"the controller, broker {controller}, does not answer")
     else:
         moves = await attempt("stuck", _moves(cluster))
     moves = moves if isinstance(moves, dict) else {}
@@ -239,8 +252,7 @@ async def facts_of(
         open_transactions=transactions if isinstance(transactions, dict) else {},
         newest_timestamps=newest if isinstance(newest, dict) else {},
         wall_ms=wall_ms,
-        unknown=unknown,
-        unavailable=unavailable,
+        gaps=gaps,
         **reported._asdict(),
     )
 
@@ -331,19 +343,21 @@ async def _throttles(
     cluster: Cluster, picture: ClusterPicture, answering: Iterable[int]
 ) -> tuple[dict[int, dict[str, str]], dict[str, dict[str, str]]]:
     names = sorted({partition.topic for partition in picture.partitions})
-    return await throttles_of(cluster, answering, names)
+    return await throttles_of(cluster, answering, names, of_all=True)
 
 
 async def throttles_of(
-    cluster: Cluster, answering: Iterable[int], names: Iterable[str]
+    cluster: Cluster, answering: Iterable[int], names: Iterable[str], *, of_all: bool = False
 ) -> tuple[dict[int, dict[str, str]], dict[str, dict[str, str]]]:
     """The replication throttles that are set on brokers and on topics.
 
     Raises:
-        ApiError, ConnectionError: the cluster does not answer.
+        ApiError, ConnectionError: as `_options`.
     """
-    brokers = await _options(cluster, admin.BROKER, map(str, answering), dynamic_only=True)
-    topics = await _options(cluster, admin.TOPIC, names, dynamic_only=True)
+    brokers = await _options(
+        cluster, admin.BROKER, map(str, answering), dynamic_only=True, of_all=of_all
+    )
+    topics = await _options(cluster, admin.TOPIC, names, dynamic_only=True, of_all=of_all)
     return (
         {
             int(name): {k: v for k, v in options.items() if k in BROKER_THROTTLES}

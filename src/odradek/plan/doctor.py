@@ -315,7 +315,7 @@ def _racks(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _throttles(facts: ClusterFacts) -> Iterator[Finding]:
-    if "throttle" in facts.unknown or "stuck" in facts.unknown:
+    if "throttle" in facts.gaps or "stuck" in facts.gaps:
         return
     throttled = sorted(broker for broker, options in facts.broker_throttles.items() if options)
     topics = sorted(topic for topic, options in facts.topic_throttles.items() if options)

@@ -6,10 +6,11 @@ Some facts are available from any Kafka cluster; the rest only Odradek brokers r
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 from typing import Any, Final, NamedTuple
 
 from odradek.model.clock import WallMs
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.model.sentence import Sentence, joined
 from odradek.plan.cluster import ClusterPicture
@@ -22,6 +23,35 @@ CERTIFICATE_MS: Final = 30 * 86_400_000  # certificates are reported so long bef
 
 Report = Mapping[str, Any]
 Entry = Mapping[str, Any]
+
+
+class Reason(Enum):
+    """Why facts could not be had."""
+
+    NO_ANSWER = auto()  # this time: they may be had the next time
+    NOT_OFFERED = auto()  # these brokers never offer them
+    DENIED = auto()  # this client has no permission
+
+
+class Gap(NamedTuple):
+    """Facts that could not be had."""
+
+    why: str
+    reason: Reason = Reason.NO_ANSWER
+    code: ErrorCode | None = None  # of DENIED: names the type of the resource
+
+    def __str__(self) -> str:
+        return self.why
+
+
+def gap_of(error: Exception) -> Gap:
+    """What a request that failed leaves unknown."""
+    code = ErrorCode(error.code) if isinstance(error, ApiError) else None
+    if code is ErrorCode.UNSUPPORTED_VERSION:
+        return Gap(str(error), Reason.NOT_OFFERED)
+    if code is not None and code.name.endswith("_AUTHORIZATION_FAILED"):
+        return Gap(str(error), Reason.DENIED, code)
+    return Gap(str(error))
 
 
 class Severity(IntEnum):
@@ -122,10 +152,8 @@ class ClusterFacts:
     # The largest timestamp of each partition of topics with retention by time.
     newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
     wall_ms: WallMs = WallMs(0)
-    unknown: Mapping[str, str] = field(default_factory=dict)  # what could not be had, and why
-    unavailable: Mapping[str, str] = field(default_factory=dict)  # what is never offered, and why
-    unreported: Mapping[int, str] = field(default_factory=dict)  # brokers without reports, and why
-    foreign: Sequence[int] = ()  # brokers that offer no reports
+    gaps: Mapping[str, Gap] = field(default_factory=dict)  # areas that could not be examined
+    unreported: Mapping[int, Gap] = field(default_factory=dict)  # brokers without reports
     # Reports of Odradek brokers only.
     # `broker` reports by broker id, and the `groups` reports of all brokers.
     reports: Mapping[int, Report] = field(default_factory=dict)
@@ -136,6 +164,10 @@ class ClusterFacts:
     # The caller's limits: how long a problem must last, and how full a disk may be.
     patience_ms: int = PATIENCE_MS
     disk_percent: float = DISK_PERCENT
+
+    def lacking(self, reason: Reason) -> list[int]:
+        """The brokers without reports for this reason."""
+        return sorted(b for b, gap in self.unreported.items() if gap.reason is reason)
 
     def clock(self, at_ms: int) -> str:
         return clock(at_ms, self.wall_ms)

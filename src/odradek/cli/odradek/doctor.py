@@ -170,6 +170,7 @@ def _show(facts: ClusterFacts, *, as_json: bool) -> int:
             "findings": [finding.as_plain() for finding in seen.findings],
             "not_examined": dict(seen.not_examined),
             "unavailable": dict(seen.unavailable),
+            "denied": {area: denied.as_plain() for area, denied in seen.denied.items()},
         }
         print(json.dumps(body, indent=2))
     else:
@@ -203,3 +204,6 @@ def _print(facts: ClusterFacts, seen: Examination) -> None:
         click.echo(f"not examined: {area}: {printable(why)}", err=True)
     for area, why in sorted(seen.unavailable.items()):
         click.echo(f"cannot be examined: {area}: {printable(why)}", err=True)
+    for area, denied in sorted(seen.denied.items()):
+        click.echo(f"may not be examined: {area}: {printable(denied.why)}", err=True)
+        click.echo(f"    fix: {denied.fix}", err=True)

@@ -25,7 +25,7 @@ from odradek.model.errors import OdradekError
 from odradek.model.printable import printable
 from odradek.net.https import NoRedirect
 from odradek.obs.exposition import TEXT_TYPE, Family, labelled, written
-from odradek.plan.examination import Examination, any_critical, failed, summary
+from odradek.plan.examination import Denied, Examination, any_critical, failed, summary
 from odradek.plan.facts import Finding, Severity
 
 ATTEMPTS: Final = 3
@@ -64,6 +64,7 @@ class Findings(NamedTuple):
     present: tuple[Present, ...] = ()
     unexamined: Mapping[str, str] = {}
     last_s: float = 0.0  # when the last examination ended
+    denied: Mapping[str, Denied] = {}  # likewise, for want of a permission
 
     @property
     def exit_code(self) -> int:
@@ -88,14 +89,15 @@ class Findings(NamedTuple):
                 for finding in seen.findings
                 if (before := known.get(finding[:3])) and before.examined_s is not None
             ),
-            seen.not_examined.keys() != self.unexamined.keys(),
+            (seen.not_examined.keys(), seen.denied.keys())
+            != (self.unexamined.keys(), self.denied.keys()),
         )
         present = [
             *map(Present, seen.findings),
             *(each._replace(examined_s=each.examined_s or self.last_s) for each in kept),
         ]
         present.sort(key=lambda each: each.finding[:3])
-        return Findings(tuple(present), seen.not_examined, now_s), changed
+        return Findings(tuple(present), seen.not_examined, now_s, seen.denied), changed
 
 
 def watch(
@@ -207,6 +209,7 @@ def message(changed: FindingsChange, findings: Findings) -> Mapping[str, Any]:
         "examined_again": [finding.as_plain() for finding in changed.examined_again],
         "findings": [each.as_plain() for each in findings.present],
         "not_examined": dict(findings.unexamined),
+        "denied": {area: denied.as_plain() for area, denied in findings.denied.items()},
     }
 
 
@@ -221,6 +224,8 @@ def lines(body: Mapping[str, Any]) -> str:
             f"    fix: {each['fix']}",
         ]
     text += [f"{at} not examined: {area}: {why}" for area, why in body["not_examined"].items()]
+    for area, denied in body["denied"].items():
+        text += [f"{at} may not be examined: {area}: {denied['why']}", f"    fix: {denied['fix']}"]
     since = {(f["kind"], f["subject"]): f["not_examined_since"] for f in findings}
     text += [
         f"{at} unknown whether it is solved: {each['kind']}: {each['subject']}: not examined since "

@@ -26,5 +26,6 @@ async def collect_diagnosis(source: Source, _argument: str, _before: object) -> 
     cluster = await source.cluster()
     facts = await examined(cluster, asked, await seed_address(cluster, asked), {})
     seen = examine(facts)
-    unknown = {**seen.unavailable, **seen.not_examined}
+    denied = {area: str(each) for area, each in seen.denied.items()}
+    unknown = {**seen.unavailable, **denied, **seen.not_examined}
     return Diagnosis(findings=tuple(seen.findings), unknown=unknown)

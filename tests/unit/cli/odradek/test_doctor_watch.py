@@ -26,7 +26,7 @@ from odradek.cli.odradek.doctor_watch import (
 from odradek.model.command import command
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.sentence import sentence
-from odradek.plan.examination import Examination, failed
+from odradek.plan.examination import Denied, Examination, failed
 from odradek.plan.facts import Finding, Severity
 
 DOWN = Finding(
@@ -157,6 +157,21 @@ def test_a_change_is_printed_with_what_to_do():
         f"{AT} 1 finding."
     )
     assert lines(change_of(seen(DOWN), seen())).endswith("Nothing is wrong.")
+
+
+def test_what_may_not_be_examined_is_printed_with_the_acl_and_solves_nothing():
+    denied = {"lag": Denied("GROUP_AUTHORIZATION_FAILED", sentence("add: ", command("kafka-acls")))}
+    changed = change_of(seen(LAGS), seen(denied=denied))
+
+    assert lines(changed).startswith(
+        f"{changed['at']} may not be examined: lag: GROUP_AUTHORIZATION_FAILED\n"
+        "    fix: add: kafka-acls\n"
+    )
+    assert changed["solved"] == []
+    assert changed["denied"]["lag"]["commands"] == [
+        {"words": ("kafka-acls",), "text": "kafka-acls"}
+    ]
+    assert watched(seen(LAGS), seen(denied=denied))[1] == 0
 
 
 def test_what_was_not_examined_is_printed_with_the_reason():
