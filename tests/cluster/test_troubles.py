@@ -11,6 +11,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import sqlite3
 import struct
 import subprocess
@@ -54,6 +55,7 @@ certificates = pytest.importorskip("odradek.local.certificates", reason="the ext
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 BLOCK = re.compile(r"(## (?P<title>[^\n]+)\n.*?```text\n)(?P<said>.*?)(```\n)", re.DOTALL)
 BIG = TopicPartition("big", 0)
+CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,7 @@ class Apart(NamedTuple):
     two_directories: BrokerProcess
     open_to_all: BrokerProcess
     with_tls: BrokerProcess
+    few_files: BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +121,9 @@ def apart(folder: pathlib.Path) -> Iterator[Apart]:
                 "ssl.truststore.location": folder / "tls" / "broker.pem",
             },
         ),
+        BrokerProcess(folder / "few"),
     )
+    brokers.few_files.files_max = (200, 200)
     write_certificate(folder / "tls" / "broker.pem", days=20)
     try:
         for broker, port in zip(brokers[:2], free_ports("127.0.0.1", 2), strict=True):
@@ -424,6 +429,18 @@ def tls_on_plain_listener(home: Home, _: Apart) -> list[Any]:
     return [found(home, "refused", printed="uses TLS")]
 
 
+def out_of_descriptors(_: Home, apart: Apart) -> list[Any]:
+    broker, idle = apart.few_files, []
+    try:
+        while not broker.metric("odradek_connections_refused"):
+            idle += [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(8)]
+    finally:
+        for connection in idle:
+            connection.close()
+    wait_for(lambda: not broker.metric(CONNECTIONS, listener="PLAINTEXT"))
+    return [found(reached(broker), "open-files"), *reached(broker).why("broker", 0)[1:2]]
+
+
 def wrong_port(_: Home, apart: Apart) -> list[Any]:
     return [found(reached(apart.wrong_port), "advertised")]
 
@@ -490,6 +507,7 @@ TROUBLES: dict[str, Story] = {
     "A client is throttled": throttled_client,
     "Records were deleted before they were read": records_deleted,
     "A client with TLS on a plain listener": tls_on_plain_listener,
+    "A broker runs out of file descriptors": out_of_descriptors,
     "A wrong advertised port": wrong_port,
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,

@@ -34,6 +34,7 @@ from odradek.model.clock import MonotonicMs
 from odradek.replica.failures import LASTING_MS
 
 PARTITIONS_MAX: Final = 1_000
+_HOSTS: Final = 3
 _GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
 
 
@@ -64,6 +65,7 @@ def _broker(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Any]:
         ],
         "exposed": [each._asdict() for each in exposed(config, broker.server.ports)],
         "peers": _peers(broker),
+        "open_files": _open_files(broker, shows_hosts=sees_clients),
         "fetch_problems": _fetch_problems(broker, viewer, LASTING_MS),
         # The coordination store: `zookeeper` is None for the embedded one, `disk` is only its.
         "store": {
@@ -89,6 +91,24 @@ def _broker(broker: ReportedParts, viewer: Viewer) -> Mapping[str, Any]:
             "leader.replication.throttled.rate": config.leader_replication_throttled_rate,
             "follower.replication.throttled.rate": config.follower_replication_throttled_rate,
         },
+    }
+
+
+def _open_files(broker: ReportedParts, *, shows_hosts: bool) -> Mapping[str, Any]:
+    """Connections of clients, how many have file descriptors, and those that had none."""
+    server, now = broker.server, broker.groups.now()
+    refused = server.refused_for_files
+
+    def wall_ms(at_ms: MonotonicMs) -> int | None:
+        return now.wall_ms - (now.monotonic_ms - at_ms) if refused.count else None
+
+    return {
+        "connections": server.connection_count,
+        "connections_max": server.limits.files_max,
+        "refused": refused.count,
+        "first_ms": wall_ms(refused.first_ms),
+        "last_ms": wall_ms(refused.last_ms),
+        "hosts": server.hosts(_HOSTS) if shows_hosts else [],
     }
 
 

@@ -10,11 +10,13 @@ from odradek.explain.reports import Asked, Query
 from odradek.explain.sentences import Picture
 from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError
+from odradek.model.sentence import sentence
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, certificates_of, facts_of
 from odradek.plan.examination import AREAS, PROCESSES
 from odradek.plan.facts import ClusterFacts, Gap
 from odradek.plan.rules.cut_off import CutOff, cut_off
+from odradek.plan.rules.open_files import exhausted, more_files
 
 # The reports that the doctor uses.
 EXAMINED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}, "controller": {}}
@@ -43,6 +45,11 @@ def picture_of(asked: Asked, wall_ms: WallMs) -> Picture:
         {
             id_: (report.get("store_age") or {}).get("older_directories", ())
             for id_, report in asked.by_broker("broker").items()
+        },
+        {
+            id_: sentence(f"broker {id_}: {why}; ", more_files(id_, asked.caller))
+            for id_, report in asked.by_broker("broker").items()
+            if (why := exhausted(report, wall_ms))
         },
     )
 

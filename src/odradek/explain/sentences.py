@@ -47,6 +47,7 @@ class Picture:
     cut_off: Mapping[int, CutOff] = field(default_factory=dict)  # brokers that run without store
     # Of each broker: its log directories that were put back to an earlier copy before its start.
     older_directories: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    exhausted: Mapping[int, Sentence] = field(default_factory=dict)  # without descriptors
 
     @property
     def known_state(self) -> Mapping[str, Any]:
@@ -396,18 +397,14 @@ def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
 
 
 def _copying(picture: Picture, p: Partition, replica: int) -> list[Words]:
-    problem = fetch_problem(
-        picture.fetch_problems.get(replica, ()),
-        TopicPartition(p["topic"], p["partition"]),
-        follower=replica,
-        leader=p["leader"],
-    )
+    about = TopicPartition(p["topic"], p["partition"])
+    entries = picture.fetch_problems.get(replica, ())
+    problem = fetch_problem(entries, about, follower=replica, leader=p["leader"])
     if problem is None:
         return [f"it {_COPIES}"]
     said = problem.said(f" since {picture.clock(problem.since_ms)}")
-    if not problem.is_lasting:
-        return [said, f"when that is over, it {_COPIES}"]
-    return [said, problem.fix(picture.caller)]
+    over = f"when that is over, it {_COPIES}"
+    return [said, problem.fix(picture.caller) if problem.is_lasting else over]
 
 
 # -------------------------------------------------------------------------------- a broker
@@ -438,6 +435,8 @@ def _broker(picture: Picture, broker: int) -> Iterator[Sentence]:
             yield sentence(
                 f"broker {broker} does not answer: {process}; ", picture.bring_back(broker)
             )
+    if broker in picture.exhausted:
+        yield picture.exhausted[broker]
     if broker in state["shutting_down"]:
         yield sentence(f"broker {broker} is shutting down: it hands its leaderships over")
     yield from _holdings(picture, broker, partitions)

@@ -76,6 +76,20 @@ def _never(_seconds: float, _call: Callable[[], None]) -> None:
     raise AssertionError("a server that limits rates is given `call_later`")
 
 
+@dataclass(slots=True)
+class RefusedForFiles:
+    """The connections that were refused because no file descriptors were left for them."""
+
+    count: int = 0
+    first_ms: MonotonicMs = MonotonicMs(0)
+    last_ms: MonotonicMs = MonotonicMs(0)
+
+    def one_more(self, at_ms: MonotonicMs) -> None:
+        if not self.count:
+            self.first_ms = at_ms
+        self.count, self.last_ms = self.count + 1, at_ms
+
+
 class Server:
     """All listeners of one broker, and their connections."""
 
@@ -107,6 +121,7 @@ class Server:
         # What handles the connections of a listener before this object does, by listener.
         self.in_front: dict[str, FrameHandler] = {}
         self.refused_connections = 0
+        self.refused_for_files = RefusedForFiles()
         self.delayed_connections = 0  # above a rate: served or closed later
         self.rates = rates or ConnectionRates()
         self.dropped_connections = 0  # because of `memory_bytes_max`
@@ -164,6 +179,10 @@ class Server:
     def by_listener(self) -> Counter[str]:
         """The number of open connections of each listener."""
         return Counter(connection.listener for connection in self._connections)
+
+    def hosts(self, count: int) -> list[tuple[str, int]]:
+        """The addresses with the most open connections."""
+        return self._by_ip.most_common(count)
 
     @property
     def ports(self) -> list[int]:
@@ -305,6 +324,7 @@ class Server:
             return None
         if count >= limits.connections_max:
             return f"{count} connections are open; max.connections={limits.connections_max}"
+        self.refused_for_files.one_more(self._monotonic_ms())
         return (
             f"{count} connections are open, and there are no file descriptors for more: raise the "
             "limit of open files (ulimit -n, LimitNOFILE=)"

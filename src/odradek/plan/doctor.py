@@ -14,7 +14,7 @@
     same-rack           replicas of a partition share a rack though there are others
 
     crashed, unreachable, advertised, unresolvable, unknown-option, in-the-clear, certificate,
-    refused, controller                                                    of single brokers
+    refused, controller, open-files                                        of single brokers
 
     log-dir, disk, cleaner, cut, set-aside                                 of disks and logs
 
@@ -48,6 +48,7 @@ from odradek.plan.rules.brokers import BROKER_RULES
 from odradek.plan.rules.clients import CLIENT_RULES
 from odradek.plan.rules.cut_off import CUT_OFF_RULES
 from odradek.plan.rules.errors import ERROR_RULES
+from odradek.plan.rules.open_files import OPEN_FILES_RULES
 from odradek.plan.rules.restored import RESTORED_RULES
 from odradek.plan.rules.stored import STORE_RULES
 
@@ -459,4 +460,5 @@ _RULES: Final = (
     *RESTORED_RULES,
     *STORE_RULES,
     *CUT_OFF_RULES,
+    *OPEN_FILES_RULES,
 )

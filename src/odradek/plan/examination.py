@@ -90,6 +90,7 @@ AREA_OF: Final[Mapping[str, str]] = {  # of each kind of finding
             "no-topic",
             "quota",
             "store",
+            "open-files",
             "cut",
             "set-aside",
             "store-restored",

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 from tests.unit.broker.live import BEFORE_TOPIC_IDS, fetch, play, produce
@@ -85,6 +86,24 @@ def test_a_broker_reports_its_directories_and_options_without_their_values():
         }
 
     play(story, num_partitons="secret")
+
+
+def test_connections_without_file_descriptors_are_reported():
+    async def story(live):
+        server, asker = live.broker.server, live.peer()
+        most = server.connection_count + 2
+        server.limits = replace(server.limits, files_max=most)
+        for _ in range(5):
+            live.peer()
+        answer = await asker.ask(DescribeStateRequest(report="broker", fields=[]))
+
+        now_ms = live.clock.wall_ms()
+        assert json.loads(bytes(answer.body))["open_files"] == {
+            "connections": most, "connections_max": most, "refused": 3, "first_ms": now_ms,
+            "last_ms": now_ms, "hosts": [["10.0.0.7", most]],
+        }  # fmt: skip
+
+    play(story)
 
 
 def test_clients_that_were_refused_are_recorded():

@@ -148,6 +148,7 @@ def test_above_a_limit_connections_are_refused_with_one_line(limits, reason):
 
     assert [each.closed for each in transports] == [False, False, True, True, True]
     assert (len(handler.came), server.refused_connections) == (2, 3)
+    assert server.refused_for_files.count == (3 if "files_max" in limits else 0)
     assert len(handler.reasons) == 1
     assert reason in handler.reasons[0]
     transports[0].connection.connection_lost(None)
