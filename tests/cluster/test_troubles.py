@@ -1,13 +1,11 @@
 """Problems of real brokers, each explained by `odradek doctor` and `odradek why`.
 
-docs/troubleshooting.md shows their output: with WRITE_TROUBLESHOOTING=1 in the environment the
-blocks of that page are written from the output.
+docs/troubleshooting.md shows their output (`tests/troubleshooting.py`). The problems with ZooKeeper
+are in `tests/clients/clusters/test_zookeeper_troubles.py`, because it needs Java.
 """
 
 import contextlib
-import os
 import pathlib
-import re
 import resource
 import shutil
 import signal
@@ -34,7 +32,8 @@ from client_troubles import (
 )
 from peers import Peer, framed
 from tests.hanging import begin, leave_hanging
-from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_for
+from tests.troubleshooting import ON_ZOOKEEPER, check, shown
+from troubles import Asked, Finding, Home, joining, odradek, wait_for
 
 import odradek.client.admin.partitions as admin_partitions
 from odradek.local.directory import ClusterDirectory
@@ -52,8 +51,6 @@ from odradek.wire.messages.offset_commit import (
 pytest.importorskip("scipy", reason="the extra `plan`")
 certificates = pytest.importorskip("odradek.local.certificates", reason="the extra `secure`")
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "troubleshooting.md"
-BLOCK = re.compile(r"(## (?P<title>[^\n]+)\n.*?```text\n)(?P<said>.*?)(```\n)", re.DOTALL)
 BIG = TopicPartition("big", 0)
 CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 
@@ -518,23 +515,8 @@ TROUBLES: dict[str, Story] = {
 
 @pytest.mark.parametrize("title", TROUBLES)
 def test_a_problem_is_explained_as_on_the_page(title, home, apart, folder):
-    printed = "\n".join(as_printed(each, folder) for each in TROUBLES[title](home, apart)) + "\n"
-    if os.environ.get("WRITE_TROUBLESHOOTING"):
-        write(title, printed)
-    assert shown()[title] == printed
-
-
-def shown() -> dict[str, str]:
-    """The blocks of the page for each problem."""
-    return {block["title"]: block["said"] for block in BLOCK.finditer(PAGE.read_text())}
-
-
-def write(title: str, printed: str) -> None:
-    text = PAGE.read_text()
-    PAGE.write_text(
-        BLOCK.sub(lambda b: b[1] + printed + b[4] if b["title"] == title else b[0], text)
-    )
+    check(title, TROUBLES[title](home, apart), folder)
 
 
 def test_the_page_has_each_problem_and_no_other():
-    assert shown().keys() == TROUBLES.keys()
+    assert shown().keys() == TROUBLES.keys() | ON_ZOOKEEPER

@@ -353,6 +353,20 @@ class Cluster(Closing):
         if self._seed is not None:
             await self._seed.close()
 
+    def unnamed(self) -> list[tuple[str, int]]:
+        """The bootstrap addresses that are of no broker of the metadata."""
+        named = {(node.host, node.port) for node in self.metadata.nodes.values()}
+        servers = map(_address, filter(None, self.settings.bootstrap_servers))
+        return [address for address in servers if address not in named]
+
+    async def open(self, host: str, port: int) -> Connection:
+        """A connection to an address, which the caller closes.
+
+        Raises:
+            ConnectionError: there is none.
+        """
+        return await self._open(host, port)
+
     async def _open(self, host: str, port: int, within_ms: int | None = None) -> Connection:
         settings = self.settings
         setup_ms = settings.connection_setup_timeout_ms

@@ -10,7 +10,8 @@ import json
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -18,6 +19,7 @@ from urllib.parse import urlencode
 from odradek.broker.http_token import headers
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection
 from odradek.explain import log as state_change_log
 from odradek.local.client_files import admin_file
 from odradek.local.directory import ClusterDirectory, unless_default
@@ -143,9 +145,36 @@ async def ask_cluster(
         except (OdradekError, ConnectionError) as error:  # also an expired certificate
             asked.silent[broker] = gap_of(error)
 
-    await asyncio.gather(*map(ask, await cluster.nodes()))
+    async def ask_at(host: str, port: int) -> None:
+        with suppress(TimeoutError, OdradekError, ConnectionError):
+            async with asyncio.timeout(timeout_s):
+                connection = await cluster.open(host, port)
+                try:
+                    await _ask_unregistered(asked, connection, wanted, nodes)
+                finally:
+                    await connection.close()
+
+    nodes = await cluster.nodes()
+    await asyncio.gather(*map(ask, nodes))
+    await asyncio.gather(*(ask_at(*address) for address in cluster.unnamed()))
     _sort(asked)
     return asked
+
+
+async def _ask_unregistered(
+    asked: Asked, connection: Connection, wanted: Mapping[str, Query], nodes: Collection[int]
+) -> None:
+    """The reports of a broker that runs and is not registered: it is cut off from the store.
+
+    Without its view as a controller, which it may have been before.
+    """
+    about = await describe_state(connection, "broker")
+    if about is None or about["broker_id"] in nodes:
+        return  # at another address than it advertises
+    for name, query in wanted.items():
+        if name != "controller":
+            report = await describe_state(connection, name, query)
+            _enter(asked, about["broker_id"], {name: report})
 
 
 def _enter(asked: Asked, broker: int, answers: Mapping[str, Any]) -> None:
