@@ -237,7 +237,7 @@ def examination(facts: ClusterFacts, findings: Sequence[Finding]) -> Examination
     )
 
 
-def summary(count: int, not_examined: Mapping[str, str]) -> str:
+def summary(count: int, not_examined: Mapping[str, object]) -> str:
     """`2 findings`, `Nothing is wrong`, or that nothing was found in what was examined."""
     if count:
         return f"{count} finding{'s' * (count > 1)}"

@@ -199,7 +199,7 @@ def _print(facts: ClusterFacts, seen: Examination) -> None:
             (len(partitions), "partition"),
         )
     )
-    print(f"{summary(len(seen.findings), seen.not_examined)}: {counted}.")
+    print(f"{summary(len(seen.findings), {**seen.not_examined, **seen.denied})}: {counted}.")
     for area, why in sorted(seen.not_examined.items()):
         click.echo(f"not examined: {area}: {printable(why)}", err=True)
     for area, why in sorted(seen.unavailable.items()):

@@ -238,9 +238,9 @@ def lines(body: Mapping[str, Any]) -> str:
     ]
     old = sum(each["not_examined_since"] is not None for each in findings)
     more = f", {old} of them not examined now" if old else ""
-    return "\n".join(
-        map(printable, [*text, f"{at} {summary(len(findings), body['not_examined'])}{more}."])
-    )
+    unseen = {**body["not_examined"], **body["denied"]}
+    text.append(f"{at} {summary(len(findings), unseen)}{more}.")
+    return "\n".join(map(printable, text))
 
 
 # ------------------------------------------------------------------------------------- webhook

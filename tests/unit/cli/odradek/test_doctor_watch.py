@@ -172,6 +172,9 @@ def test_what_may_not_be_examined_is_printed_with_the_acl_and_solves_nothing():
         {"words": ("kafka-acls",), "text": "kafka-acls"}
     ]
     assert watched(seen(LAGS), seen(denied=denied))[1] == 0
+    assert lines(change_of(seen(), seen(denied=denied))).endswith(
+        " Nothing is wrong in what was examined."
+    )
 
 
 def test_what_was_not_examined_is_printed_with_the_reason():
