@@ -1,8 +1,8 @@
 """Options that change while the broker runs: of topics, brokers, users, client ids, addresses.
 
 They are kept in the store; a notification under `/config/changes` names each entity that changed.
-A broker handles the notifications above the last one it has handled, reads the entities again, and
-passes their options to its listener. Notifications older than fifteen minutes are deleted.
+A broker handles those that it has not handled yet, reads the entities again, and passes their
+options to its listener. Notifications older than fifteen minutes are deleted.
 
 A topic that is new to this broker has no notification: `learn` reads its options.
 """
@@ -13,8 +13,16 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
-from odradek.broker.cluster.store_update import NOTICE_AGE_MS_MAX, ChangeFollower, purge
-from odradek.coord.layout import decode_topic, sequence_number, topic_path
+from odradek.broker.cluster.store_update import (
+    NOTICE_AGE_MS_MAX,
+    ChangeFollower,
+    Node,
+    created_ids,
+    new_notices,
+    purge,
+    read_notices,
+)
+from odradek.coord.layout import decode_topic, topic_path
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
@@ -25,11 +33,7 @@ from odradek.coord.layout_config import (
     parse_entity_path,
     topic_entity,
 )
-from odradek.coord.store import (
-    NoNodeError,
-    Stat,
-    Store,
-)
+from odradek.coord.store import NoNodeError, Store
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.clock import Clock
 
@@ -38,7 +42,6 @@ SLICE: Final = 250  # entities read before others may run
 CLIENT_KINDS: Final = ("users", "clients", "ips")
 
 Overrides = Mapping[str, str]
-Node = tuple[bytes | None, Stat]
 
 
 class ConfigListener(Protocol):
@@ -71,8 +74,8 @@ class DynamicConfig(ChangeFollower):
         self._clock = clock
         self._listener = listener
         self._brokers = (broker_entity(broker_id), broker_entity(None))
-        self._seen = -1  # the number of the last notification handled
-        self._handled = asyncio.Condition()
+        self._handled: dict[str, int] = {}  # the notifications, by path, and what created them
+        self._progress = asyncio.Condition()
 
     async def load(self) -> None:
         """Read everything, and begin to watch for changes.
@@ -81,7 +84,7 @@ class DynamicConfig(ChangeFollower):
             StoreError: the store cannot be read.
         """
         # Notifications first: what changes while the options are read is read once more.
-        numbers = await self._notices()
+        notices = await self._notices()
         parents = await self._read_brokers(also=[f"/config/{kind}" for kind in CLIENT_KINDS])
         await self._read_all_clients(
             [
@@ -94,7 +97,7 @@ class DynamicConfig(ChangeFollower):
         while chunk := tuple(islice(topics, SLICE)):
             await self.learn(chunk)
             await asyncio.sleep(0)
-        await self._have_seen(numbers)
+        await self._have_handled(notices)
 
     async def learn(self, topics: Sequence[str]) -> None:
         """Read the options of topics that are new to this broker."""
@@ -116,52 +119,41 @@ class DynamicConfig(ChangeFollower):
                     found[topic] = topic_id.bytes
         return found
 
-    async def wait_handled(self, number: int, deadline_ms: int) -> bool:
+    async def wait_handled(self, notice: str, deadline_ms: int) -> bool:
         """Wait until this broker has applied a notification; False if not before the deadline."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         try:
-            async with asyncio.timeout(max(0, left_ms) / 1000), self._handled:
-                await self._handled.wait_for(lambda: self._seen >= number)
+            async with asyncio.timeout(max(0, left_ms) / 1000), self._progress:
+                await self._progress.wait_for(lambda: notice in self._handled)
         except TimeoutError:
-            return self._seen >= number
+            return notice in self._handled
         return True
 
     # --------------------------------------------------------------------------- notices
 
-    async def _notices(self) -> dict[int, str]:
-        """The paths of the notifications, by number; a watch is set for further ones."""
-        try:
-            names = await self._store.children(CONFIG_CHANGES, self._watch)
-        except NoNodeError:
-            return {}
-        numbered = ((sequence_number(name, CONFIG_CHANGE_PREFIX), name) for name in names)
-        return {n: f"{CONFIG_CHANGES}/{name}" for n, name in numbered if n is not None}
+    async def _notices(self) -> dict[str, Node]:
+        return await read_notices(self._store, CONFIG_CHANGES, CONFIG_CHANGE_PREFIX, self._watch)
 
     async def _handle(self) -> None:
         notices = await self._notices()
-        new = {number: notices[number] for number in sorted(notices) if number > self._seen}
-        nodes = await self._store.get_many(list(notices.values()))
-        by_path = dict(zip(notices.values(), nodes, strict=True))
         changed: dict[ConfigEntity, None] = {}
-        for path in new.values():
-            entity = self._entity(path, by_path[path])
+        for path, (data, _) in new_notices(notices, self._handled).items():
+            entity = self._entity(path, data)
             if entity is not None:
                 changed[entity] = None
         await self._read(changed)
-        await self._have_seen(new)
+        await self._have_handled(notices)
         too_old_ms = self._clock.wall_ms() - NOTICE_AGE_MS_MAX
-        await purge(self._store, by_path, created_before_ms=too_old_ms)
+        await purge(self._store, notices, created_before_ms=too_old_ms)
 
-    async def _have_seen(self, numbers: Iterable[int]) -> None:
-        async with self._handled:
-            self._seen = max([self._seen, *numbers])
-            self._handled.notify_all()
+    async def _have_handled(self, notices: Mapping[str, Node]) -> None:
+        async with self._progress:
+            self._handled = created_ids(notices)
+            self._progress.notify_all()
 
-    def _entity(self, path: str, node: Node | None) -> ConfigEntity | None:
-        if node is None:
-            return None  # another broker has deleted it because of its age
+    def _entity(self, path: str, data: bytes | None) -> ConfigEntity | None:
         try:
-            return decode_config_change(path, node[0])
+            return decode_config_change(path, data)
         except CorruptNodeError as error:
             self._listener.note(str(error))
             return None

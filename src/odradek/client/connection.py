@@ -284,6 +284,8 @@ class Connection(Closing, asyncio.BufferedProtocol):
                     "not use TLS (security.protocol)"
                 )
             raise ConnectionError(f"{self.name}: {why or type(error).__name__}") from None
+        except (ValueError, OverflowError) as error:  # no host can have this name, or no port
+            raise UnresolvedError(f"{self.name}: {error}") from None
 
     def _blame_tls(self, error: OSError) -> None:
         """Raise AuthenticationError for TLS errors that no retry fixes (a bad certificate)."""

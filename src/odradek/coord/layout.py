@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.coord.znode import CorruptNodeError, Fields, dump, parse, parse_int
+from odradek.coord.znode import CorruptNodeError, Fields, decimals, dump, parse, parse_epoch
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.ids import parse_uuid, uuid_text
+from odradek.model.names import topic_name_problem
 from odradek.model.partition import (
     RECOVERED,
     RECOVERING,
@@ -46,6 +47,12 @@ CONSUMERS: Final = "/consumers"
 # Nodes under /odradek are our own: no broker of Apache Kafka reads them.
 ODRADEK_BROKERS: Final = "/odradek/brokers"
 ODRADEK_FEATURES: Final = "/odradek/features"
+
+_SEQUENCE_DIGITS_MAX: Final = 10  # ZooKeeper numbers with 32 bits
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_HOST_LENGTH_MAX: Final = 255
+_PORT_MAX: Final = 65_535
+_NO_LEADER_LEAST: Final = -2  # of Apache Kafka, for a topic that is being deleted
 
 # What every broker creates at its start if it does not exist, in this order.
 TOP_LEVEL: Final = (
@@ -108,11 +115,11 @@ def consumer_offset_path(group_id: str, partition: TopicPartition) -> str:
 
 
 def sequence_number(name: str, prefix: str) -> int | None:
-    """The number of a sequential node, None if the name does not have this prefix."""
+    """The number of a sequential node, None if the name is not one with this prefix."""
     digits = name.removeprefix(prefix)
     if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit()):
         return None
-    return int(digits)
+    return int(digits) if len(digits) <= _SEQUENCE_DIGITS_MAX else None
 
 
 # -------------------------------------------------------------- the cluster, the controller
@@ -164,7 +171,7 @@ def encode_controller_epoch(controller_epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes | None) -> int:
     """The controller epoch: the number of controllers so far."""
-    return parse_int(CONTROLLER_EPOCH, data)
+    return parse_epoch(CONTROLLER_EPOCH, data)
 
 
 class FeatureNode(NamedTuple):
@@ -204,7 +211,7 @@ def encode_features(features: Features) -> bytes:
 def decode_features(data: bytes | None) -> Features:
     fields = parse(ODRADEK_FEATURES, data)
     return Features(
-        epoch=fields.integer("epoch"),
+        epoch=fields.long("epoch"),
         transaction_version=fields.inner("features").integer("transaction.version"),
     )
 
@@ -243,14 +250,8 @@ def decode_broker(broker: int, data: bytes | None, *, broker_epoch: int) -> Brok
     if version < 1:
         raise fields.wrong(f"version {version}, must be at least 1")
     if version == 1:
-        end_points = [
-            EndPoint(
-                listener="PLAINTEXT",
-                security_protocol="PLAINTEXT",
-                host=fields.text("host"),
-                port=fields.integer("port"),
-            )
-        ]
+        host, port = fields.text("host"), fields.integer("port")
+        end_points = [_checked_end_point(fields, "PLAINTEXT", "PLAINTEXT", host, port)]
     else:
         protocols = fields.text_map("listener_security_protocol_map")
         end_points = [_end_point(fields, text, protocols) for text in fields.texts("endpoints")]
@@ -267,13 +268,25 @@ def _end_point(fields: Fields, text: str, protocols: Mapping[str, str]) -> EndPo
     if match is None:
         raise fields.wrong(f"endpoint {text!r}, must be NAME://host:port")
     listener, host, port = match.groups()
+    if len(port) > _SEQUENCE_DIGITS_MAX:
+        raise fields.wrong(f"endpoint {text!r}, its port must be at most {_PORT_MAX}")
     # Before version 4 a listener's name was its security protocol.
     protocol = protocols.get(listener) if protocols else listener
     if protocol is None:
         raise fields.wrong(f"endpoint {text!r} is not in listener_security_protocol_map")
-    return EndPoint(
-        listener=listener.upper(), security_protocol=protocol.upper(), host=host, port=int(port)
-    )
+    return _checked_end_point(fields, listener.upper(), protocol.upper(), host, int(port))
+
+
+def _checked_end_point(
+    fields: Fields, listener: str, protocol: str, host: str, port: int
+) -> EndPoint:
+    if protocol not in _PROTOCOLS:
+        raise fields.wrong(f"security protocol {protocol!r}, must be of {', '.join(_PROTOCOLS)}")
+    if not -1 <= port <= _PORT_MAX:
+        raise fields.wrong(f"port {port}, must be at most {_PORT_MAX}")
+    if len(host) > _HOST_LENGTH_MAX:
+        raise fields.wrong(f"a host of {len(host)} characters, must have {_HOST_LENGTH_MAX}")
+    return EndPoint(listener=listener, security_protocol=protocol, host=host, port=port)
 
 
 # ---------------------------------------------------------------- topics and partitions
@@ -301,6 +314,9 @@ def encode_topic(node: TopicNode) -> bytes:
 def decode_topic(topic: str, data: bytes | None) -> TopicNode:
     """`/brokers/topics/T`, versions 1 (partitions only) to 3."""
     fields = parse(topic_path(topic), data)
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        raise fields.wrong(f"no topic can have this name: {problem}")
     topic_id = None
     if "topic_id" in fields:
         try:
@@ -325,10 +341,12 @@ def decode_topic(topic: str, data: bytes | None) -> TopicNode:
 
 def _replicas_by_partition(fields: Fields, key: str) -> dict[int, tuple[int, ...]]:
     inner = fields.inner(key)
-    for partition in inner:
-        if not (partition.isascii() and partition.isdigit()):
-            raise fields.wrong(f"{key}: {partition!r} is not a partition number")
-    return {int(partition): inner.integers(partition) for partition in inner}
+    names = list(inner)
+    numbers = decimals(names)
+    if len(numbers) < len(names):
+        wrong = next(name for name in names if not decimals([name]))
+        raise fields.wrong(f"{key}: {wrong!r} is not a partition number")
+    return {number: inner.integers(str(number)) for number in numbers}
 
 
 class LeaderIsrAndControllerEpoch(NamedTuple):
@@ -360,15 +378,17 @@ def decode_partition_state(
     leader = fields.integer("leader")
     isr = fields.integers("isr")
     recovery = fields.integer("leader_recovery_state", RECOVERED)
-    if not isr or len(set(isr)) < len(isr):
+    if not isr or len(set(isr)) < len(isr) or min(isr) < 0:
         raise fields.wrong(f"isr {list(isr)}, must be distinct brokers and at least one")
     if leader >= 0 and leader not in isr:
         raise fields.wrong(f"leader {leader}, must be in the isr {list(isr)}")
+    if leader < _NO_LEADER_LEAST:
+        raise fields.wrong(f"leader {leader}, must be a broker or -1")
     if recovery not in (RECOVERED, RECOVERING):
         raise fields.wrong(f"leader_recovery_state {recovery}, must be 0 or 1")
     leader_and_isr = LeaderAndIsr(
         leader=leader,
-        leader_epoch=fields.integer("leader_epoch"),
+        leader_epoch=fields.epoch("leader_epoch"),
         isr=isr,
         partition_epoch=partition_epoch,
         leader_recovery_state=recovery,

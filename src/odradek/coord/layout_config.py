@@ -16,6 +16,7 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "config_change_"
 
 _DEFAULT_NODE: Final = "<default>"
+_NO_NAMES: Final = frozenset({"", ".", ".."})  # of nodes
 
 
 def sanitize(name: str) -> str:
@@ -61,7 +62,7 @@ def parse_entity_path(entity_path: str) -> ConfigEntity:
         ValueError: the path is not made of pairs of type and name.
     """
     parts = entity_path.split("/")
-    if len(parts) not in (2, 4) or not all(parts):
+    if len(parts) not in (2, 4) or not set(parts).isdisjoint(_NO_NAMES):
         raise ValueError(f"entity path {entity_path!r}, must be type/name or type/name/type/name")
     return ConfigEntity(
         tuple(

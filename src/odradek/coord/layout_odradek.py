@@ -20,7 +20,6 @@
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -134,10 +133,10 @@ def encode_broker(logs: BrokerLogs) -> bytes:
 def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> BrokerLogs:
     """`/odradek/lives/N`, as written by the transaction `modified_id`."""
     fields = parse(broker_logs_path(broker), data)
-    lost = (fields.integer(name, -1) or modified_id for name in ("empty_since", "put_back_since"))
+    lost = (fields.long(name, -1) or modified_id for name in ("empty_since", "put_back_since"))
     # A later one: the node was copied from another store, with ids of its own.
     known = (since if since <= modified_id else -1 for since in lost)
-    return BrokerLogs(fields.integer("clean_since") or modified_id, *known)
+    return BrokerLogs(fields.long("clean_since") or modified_id, *known)
 
 
 def encode_isr_history(history: IsrHistory) -> bytes:
@@ -164,10 +163,10 @@ def decode_isr_history(partition: TopicPartition, data: bytes | None) -> IsrHist
         fields.integer("partition_epoch"),
         fields.integer("controller_epoch"),
         left={
-            left.integer("broker"): Left(left.integer("isr_size"), left.integer("transaction"))
+            left.integer("broker"): Left(left.integer("isr_size"), left.long("transaction"))
             for left in fields.each("left")
         },
-        isr={known.integer("broker"): known.integer("transaction") for known in fields.each("isr")},
+        isr={known.integer("broker"): known.long("transaction") for known in fields.each("isr")},
     )
 
 
@@ -192,7 +191,7 @@ def decode_noted(data: bytes | None, *, modified_id: int) -> NotedRegistrations:
         fields.integer("controller_epoch"),
         {
             noted.integer("broker"): NotedRegistration(
-                noted.integer("epoch"), noted.integer("transaction") or modified_id
+                noted.long("epoch"), noted.long("transaction") or modified_id
             )
             for noted in fields.each("brokers")
         },
@@ -205,7 +204,7 @@ def encode_counter(counter: StoreCounter) -> bytes:
 
 def decode_counter(broker: int, data: bytes | None) -> StoreCounter:
     fields = parse(counter_path(broker), data)
-    return StoreCounter(fields.integer("value"), fields.integer("restored"))
+    return StoreCounter(fields.long("value"), fields.integer("restored"))
 
 
 def encode_restored(restored: Restored) -> bytes:
@@ -238,7 +237,7 @@ def decode_decoy_secret(data: bytes | None) -> bytes:
     fields = parse(DECOYS, data)
     try:
         secret = base64.b64decode(fields.text("secret"), validate=True)
-    except binascii.Error:
+    except ValueError:  # also that of text beyond ASCII
         raise fields.wrong("secret: not base64") from None
     if len(secret) < DECOY_SECRET_BYTES:
         raise fields.wrong(f"a secret of {len(secret)} bytes, must be {DECOY_SECRET_BYTES}")

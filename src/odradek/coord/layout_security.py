@@ -120,7 +120,8 @@ def decode_acl_change(path: str, data: bytes | None) -> ResourcePattern:
         # Only the first colon separates: names may contain more.
         kind, _, name = (data or b"").decode("utf-8", "replace").partition(":")
         pattern = "LITERAL"
-    if kind not in ResourceType.__members__ or not name or pattern not in ("LITERAL", "PREFIXED"):
+    is_known = kind in ResourceType.__members__ and pattern in ("LITERAL", "PREFIXED")
+    if not is_known or name in {"", ".", ".."} or "/" in name or "\0" in name:
         raise CorruptNodeError(path, f"{data!r}, must name a resource type and a name")
     return ResourcePattern(ResourceType[kind], name, prefixed=pattern == "PREFIXED")
 
@@ -153,13 +154,16 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken:
     """`/delegation_token/tokens/ID`, versions 1 to 3."""
     fields = parse(path, data)
     owner = fields.text("owner")
+    token_id = fields.text("tokenId")
+    if path != token_path(token_id):
+        raise fields.wrong(f"tokenId {token_id!r}, must be the name of the node")
     return DelegationToken(
-        token_id=fields.text("tokenId"),
+        token_id=token_id,
         owner=unquote(owner),
         # Before version 3 a token was always requested by its owner.
         requester=unquote(fields.text("tokenRequester", owner)),
         renewers=tuple(map(unquote, fields.texts("renewers"))),
-        issued_ms=WallMs(fields.integer("issueTimestamp")),
-        expires_ms=WallMs(fields.integer("expiryTimestamp")),
-        expires_ms_max=WallMs(fields.integer("maxTimestamp")),
+        issued_ms=WallMs(fields.long("issueTimestamp")),
+        expires_ms=WallMs(fields.long("expiryTimestamp")),
+        expires_ms_max=WallMs(fields.long("maxTimestamp")),
     )

@@ -40,7 +40,7 @@ from odradek.coord.store import (
     Store,
     StoreError,
 )
-from odradek.coord.znode import CorruptNodeError
+from odradek.coord.znode import CorruptNodeError, decimals
 from odradek.model.partition import NO_LEADER, TopicPartition
 
 # More than are given out between two backups; of 2^31 and 2^63.
@@ -236,7 +236,7 @@ async def _raise_topic(
         numbers = await store.children(layout.topic_partitions_path(topic))
     except NoNodeError:
         return  # no controller has decided anything about it
-    left = [TopicPartition(topic, int(number)) for number in numbers if number.isdigit()]
+    left = [TopicPartition(topic, number) for number in decimals(numbers)]
     while left:
         some, left = left[:_AT_ONCE], left[_AT_ONCE:]
         states = await store.get_many([layout.partition_state_path(name) for name in some])

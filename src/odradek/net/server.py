@@ -455,7 +455,10 @@ class RealNetwork:
         self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
     ) -> asyncio.BufferedProtocol:
         loop = asyncio.get_running_loop()
-        _, protocol = await loop.create_connection(make_protocol, host, port)
+        try:
+            _, protocol = await loop.create_connection(make_protocol, host, port)
+        except (ValueError, OverflowError) as error:  # no host can have this name, or no port
+            raise OSError(f"{host}:{port}: {error}") from None
         return protocol
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.client.connection import Connection
+from odradek.client.connection import Connection, UnresolvedError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.codec import encoder
 from odradek.wire.frame import LENGTH_BYTES
@@ -218,3 +218,9 @@ def test_a_peer_that_accepts_and_does_not_answer_times_out():
 
     with pytest.raises(ConnectionError, match="no answer within 50 ms"):
         with_peer(nothing, then=then, timeout_ms=50)
+
+
+@pytest.mark.parametrize(("host", "port"), [("a..b", 9), ("x" * 64, 9), ("127.0.0.1", 65_536)])
+def test_an_address_that_cannot_be_is_one_that_is_not_found(host, port):
+    with pytest.raises(UnresolvedError, match=f"{port}: "):
+        asyncio.run(Connection.open(host, port))

@@ -43,6 +43,16 @@ def test_accepted_sockets_have_no_nagle_delay():
     assert asyncio.run(accepted_without_delay())
 
 
+@pytest.mark.parametrize(
+    ("host", "port"), [("a..b", 9), ("x" * 64, 9), ("a\0b", 9), ("127.0.0.1", 65_536)]
+)
+def test_an_address_that_cannot_be_is_an_error_of_the_connection(host, port):
+    connect = RealNetwork().connect(asyncio.BufferedProtocol, host, port)
+
+    with pytest.raises(OSError, match=f"{port}: "):
+        asyncio.run(connect)
+
+
 def test_why_not_listen_names_the_reason():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -19,7 +19,6 @@ from odradek.config.describe import (
 )
 from odradek.config.dynamic import check_fits, is_per_broker, new_listeners, unfit, usable
 from odradek.config.stored_topic import describe_stored
-from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
@@ -73,7 +72,7 @@ class ConfigAdmin:
         config: Callable[[], BrokerConfig],
         loggers: LoggerLevels,
         clock: Clock,
-        wait_handled: Callable[[int, int], Awaitable[bool]],
+        wait_handled: Callable[[str, int], Awaitable[bool]],
         why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None,
         check_tls: Callable[[BrokerConfig], None] = lambda _config: None,
     ) -> None:
@@ -251,9 +250,7 @@ class ConfigAdmin:
         )
 
     async def _until_in_effect(self, notice: str) -> None:
-        number = sequence_number(notice.rpartition("/")[2], CONFIG_CHANGE_PREFIX)
-        assert number is not None, notice
-        await self._wait_handled(number, self._clock.monotonic_ms() + _EFFECT_MS_MAX)
+        await self._wait_handled(notice, self._clock.monotonic_ms() + _EFFECT_MS_MAX)
 
     async def _set_for_others(self) -> dict[str, dict[str, str]]:
         """The own options of each other broker, by its id; a registered one may have none."""

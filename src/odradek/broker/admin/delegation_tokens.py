@@ -217,7 +217,7 @@ class DelegationTokens(NoticeFollower):
     async def _read_changed(self, notices: Mapping[str, bytes | None]) -> None:
         changed = {(data or b"").decode("utf-8", "replace") for data in notices.values()}
         # A name that is no token's must not become a path.
-        valid = [token_id for token_id in changed if token_id and "/" not in token_id]
+        valid = [token_id for token_id in changed - {"", ".", ".."} if "/" not in token_id]
         for token_id, token in (await self._read(valid)).items():
             self._apply(token_id, token)
 

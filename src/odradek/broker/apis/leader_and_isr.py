@@ -4,7 +4,8 @@ Behaviour:
     * A former controller, or a request for an earlier registration of this broker: refused.
     * Each partition changes only for a newer leader epoch, or a newer partition epoch in the same
       leader epoch; the others are answered STALE_CONTROLLER_EPOCH.
-    * An invalid topic name, a leader outside the ISR, the same replica twice: INVALID_REQUEST.
+    * An invalid topic name, a leader outside the ISR, the same replica twice: INVALID_REQUEST for
+      that partition.
     * A partition whose log directory has failed is KAFKA_STORAGE_ERROR: the controller marks the
       replica offline.
 
@@ -13,8 +14,10 @@ Versions:
     v6 leader recovery state    v7 KRaft controllers
 """
 
+import logging
+
 from odradek.broker.replication.replica_manager import LeaderAndIsrPartition, ReplicaManager
-from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.errors import ErrorCode
 from odradek.model.names import topic_name_problem
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.wire.messages.leader_and_isr import (
@@ -25,19 +28,32 @@ from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 
+log = logging.getLogger(__name__)
+
 
 async def leader_and_isr(
     replicas: ReplicaManager, request: LeaderAndIsrRequest
 ) -> LeaderAndIsrResponse:
-    """Change the roles; the caller has checked controller epoch and broker epoch."""
+    """Change the roles; the caller has checked controller epoch and broker epoch.
+
+    A state that cannot be, such as one that somebody has written into the store of an Apache Kafka
+    controller, is refused alone: the controller sends a refused request again and again, with all
+    other partitions in it.
+    """
     roles = []
     names = {}
+    refused = {}
     for topic in request.topic_states:
         names[topic.topic_name] = topic.topic_id
-        roles += [
-            _role(topic.topic_name, topic.topic_id, state) for state in topic.partition_states
-        ]
-    outcome = await replicas.take_roles(roles)
+        for state in topic.partition_states:
+            problem = topic_name_problem(topic.topic_name) or _problem(state)
+            if problem is None:
+                roles.append(_role(topic.topic_name, topic.topic_id, state))
+            else:
+                name = TopicPartition(topic.topic_name, state.partition_index)
+                log.error("%s: no role is taken: %s", name, problem)
+                refused[name] = ErrorCode.INVALID_REQUEST
+    outcome = {**await replicas.take_roles(roles), **refused}
     errors: dict[str, LeaderAndIsrTopicError] = {}
     for partition, error in outcome.items():
         topic_errors = errors.setdefault(
@@ -50,12 +66,6 @@ async def leader_and_isr(
 
 
 def _role(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> LeaderAndIsrPartition:
-    problem = topic_name_problem(topic) or _problem(state)
-    if problem is not None:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"topic {topic!r} partition {state.partition_index}: {problem}",
-        )
     return LeaderAndIsrPartition(
         topic_partition=TopicPartition(topic, state.partition_index),
         topic_id=bytes(topic_id),

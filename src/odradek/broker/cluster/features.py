@@ -38,7 +38,7 @@ from odradek.coord.store import (
     SetData,
     Store,
 )
-from odradek.coord.znode import CorruptNodeError
+from odradek.coord.znode import CorruptNodeError, decimals
 from odradek.net.retry import until
 
 log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ class FeatureShell:
         return None
 
     async def _registered(self) -> Registrations:
-        ids = [int(name) for name in await self._store.children(layout.BROKER_IDS, self._watch)]
+        ids = decimals(await self._store.children(layout.BROKER_IDS, self._watch))
         nodes = await self._store.get_many([layout.broker_path(id_) for id_ in ids])
         return {
             id_: Registration(node[1].created_id, node[1].ephemeral_owner)

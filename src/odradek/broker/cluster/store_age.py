@@ -37,6 +37,7 @@ from odradek.coord.store import (
     Store,
     StoreError,
 )
+from odradek.coord.znode import CorruptNodeError
 from odradek.log.directories import KeptCounter
 from odradek.log.disk import StorageError
 from odradek.log.logs import Logs
@@ -153,11 +154,24 @@ class StoreComparison:
         marks = await read_marks(self._store, self._broker_id)
         if await find_proof(self._store, marks, proofs):
             await self._in_turn(proofs)
-        elif await raise_producer_ids(self._store, proofs.producer_id, self._broker_id):
-            log.warning(
-                "logs have records of producer id %d, which the coordination store has not given "
-                "out: the next producer ids are above it",
-                proofs.producer_id,
+        else:
+            await self._raise_producer_ids(proofs.producer_id)
+
+    async def _raise_producer_ids(self, highest: int) -> None:
+        try:
+            if await raise_producer_ids(self._store, highest, self._broker_id):
+                log.warning(
+                    "logs have records of producer id %d, which the coordination store has not "
+                    "given out: the next producer ids are above it",
+                    highest,
+                )
+        except CorruptNodeError as error:
+            # Without producer ids a broker still serves all clients that need no new one.
+            log.error(  # noqa: TRY400 - it is no bug
+                "%s; no producer gets a producer id until the node is repaired: set block_end to a "
+                "number above %d, or above all that were given out",
+                error,
+                highest,
             )
 
     async def _in_turn(self, proofs: Proofs) -> None:

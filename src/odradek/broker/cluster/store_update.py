@@ -5,8 +5,10 @@ has not been written meanwhile; otherwise the change is applied to the newer val
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from odradek.coord.layout import sequence_number
@@ -18,19 +20,25 @@ from odradek.coord.store import (
     MultiError,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     Operation,
     SessionExpiredError,
     SetData,
     Stat,
     Store,
+    Watcher,
 )
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 
+log = logging.getLogger(__name__)
+
 NOTICE_AGE_MS_MAX: Final = 15 * 60 * 1000  # as Kafka: then a notification is deleted
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.1
+_REPEAT_SECONDS: Final = 5.0
 
+Node = tuple[bytes | None, Stat]
 # From a node's data (None: there is no node) to its new data (None: delete the node).
 Change = Callable[[bytes | None], bytes | None]
 
@@ -85,7 +93,8 @@ class ChangeFollower(ABC):
     """Follows a part of the store by watches: handles each change until it is cancelled.
 
     A lost connection is waited for. After a lost session everything is read again, because the
-    watches ended with it.
+    watches ended with it; and after a change that cannot be handled, such as a notification that
+    somebody has written by hand: later changes must not wait for it.
     """
 
     def __init__(self) -> None:
@@ -121,13 +130,21 @@ class ChangeFollower(ABC):
             except ConnectionLostError:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 self._something.set()
+            except Exception:  # one change must not end the following of all others
+                log.exception("a change in the coordination store cannot be followed")
+                await asyncio.sleep(_REPEAT_SECONDS)
+                self.session_opened()
 
 
 class NoticeFollower(ChangeFollower):
     """Follows what sequential notifications below some nodes announce.
 
-    Everything is read before the broker serves requests. After that, the notifications above the
-    last one handled name what has changed, and it is read again.
+    Everything is read before the broker serves requests. After that, the notifications that were
+    not handled yet name what has changed, and it is read again.
+
+    A notification is known by the transaction that created it. Numbers would not do: they begin
+    again if the parent is deleted, go back if the store is put back from a backup, and are high if
+    somebody creates such a node by hand; later notifications would be taken for handled ones.
     """
 
     def __init__(
@@ -138,7 +155,8 @@ class NoticeFollower(ChangeFollower):
         self._store = store
         self._clock = clock
         self._name_prefix = name_prefix
-        self._seen = dict.fromkeys(parents, -1)  # the number of the last notification handled
+        self._parents = parents
+        self._handled: dict[str, int] = {}  # the notifications, by path, and what created them
 
     @abstractmethod
     async def _read_all(self) -> None:
@@ -155,55 +173,69 @@ class NoticeFollower(ChangeFollower):
             StoreError: the store cannot be read.
             StartupError: see `_read_all`.
         """
-        for parent in self._seen:
-            if await self._store.exists(parent) is None:
-                try:
-                    await self._store.create(parent, make_parents=True)
-                except NodeExistsError:
-                    continue  # another broker created it
         # Notifications first: what changes during `_read_all` is read once more.
         notices = await self._notices()
         await self._read_all()
-        self._have_seen(notices)
+        self._handled = created_ids(notices)
 
     async def _handle(self) -> None:
         notices = await self._notices()
-        nodes = dict(zip(notices, await self._store.get_many(list(notices)), strict=True))
-        new = {
-            path: node[0]
-            for path, node in nodes.items()
-            if node is not None and notices[path][1] > self._seen[notices[path][0]]
-        }
-        await self._read_changed(new)
-        self._have_seen(notices)
+        await self._read_changed(
+            {path: node[0] for path, node in new_notices(notices, self._handled).items()}
+        )
+        self._handled = created_ids(notices)
         too_old_ms = self._clock.wall_ms() - NOTICE_AGE_MS_MAX
-        await purge(self._store, nodes, created_before_ms=too_old_ms)
+        await purge(self._store, notices, created_before_ms=too_old_ms)
 
-    async def _notices(self) -> dict[str, tuple[str, int]]:
-        """The notifications, by path: parent and number. A watch is set for further ones."""
-        notices = {}
-        for parent in self._seen:
-            for name in await self._store.children(parent, self._watch):
-                number = sequence_number(name, self._name_prefix)
-                if number is not None:
-                    notices[f"{parent}/{name}"] = (parent, number)
+    async def _notices(self) -> dict[str, Node]:
+        """The notifications, by path. A watch is set for further ones."""
+        notices: dict[str, Node] = {}
+        for parent in self._parents:
+            notices |= await read_notices(self._store, parent, self._name_prefix, self._watch)
         return notices
 
-    def _have_seen(self, notices: dict[str, tuple[str, int]]) -> None:
-        for parent, number in notices.values():
-            self._seen[parent] = max(self._seen[parent], number)
+
+async def read_notices(
+    store: Store, parent: str, name_prefix: str, watch: Watcher
+) -> dict[str, Node]:
+    """The notifications below a node in the order of their numbers, by path.
+
+    A watch is set for further ones; the parent is created if it does not exist, or not any more.
+    """
+    names = await _names(store, parent, watch)
+    numbered = [(sequence_number(name, name_prefix), f"{parent}/{name}") for name in names]
+    paths = [path for _, path in sorted((n, path) for n, path in numbered if n is not None)]
+    nodes = await store.get_many(paths) if paths else []
+    # One that does not exist any more was deleted by another broker because of its age.
+    return {path: node for path, node in zip(paths, nodes, strict=True) if node is not None}
 
 
-async def purge(
-    store: Store, notices: Mapping[str, tuple[bytes | None, Stat] | None], *, created_before_ms: int
-) -> None:
+async def _names(store: Store, parent: str, watch: Watcher) -> list[str]:
+    while True:
+        try:
+            return await store.children(parent, watch)
+        except NoNodeError:
+            with suppress(NodeExistsError):  # another broker created it
+                await store.create(parent, make_parents=True)
+
+
+def new_notices(notices: Mapping[str, Node], handled: Mapping[str, int]) -> dict[str, Node]:
+    """The notifications that were not handled: another may have had the same path."""
+    return {path: node for path, node in notices.items() if handled.get(path) != node[1].created_id}
+
+
+def created_ids(notices: Mapping[str, Node]) -> dict[str, int]:
+    """The transactions that created these notifications, by path."""
+    return {path: node[1].created_id for path, node in notices.items()}
+
+
+async def purge(store: Store, notices: Mapping[str, Node], *, created_before_ms: int) -> None:
     """Delete old notifications, which every broker has handled or will not handle any more."""
     for path, node in notices.items():
-        if node is not None and node[1].created_ms < created_before_ms:
-            try:
+        if node[1].created_ms < created_before_ms:
+            # Another broker deleted it; or somebody has created a node below it.
+            with suppress(NoNodeError, BadVersionError, NotEmptyError):
                 await store.delete(path)
-            except (NoNodeError, BadVersionError):
-                continue  # another broker deleted it
 
 
 async def _make_parents(store: Store, path: str) -> None:

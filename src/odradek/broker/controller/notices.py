@@ -1,9 +1,12 @@
 """What the controller's shell is to read next."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 
 from odradek.controller.events import TopicSeen
+from odradek.coord import layout
+from odradek.coord.store import Store
+from odradek.coord.znode import CorruptNodeError
 
 
 class Notice(Enum):
@@ -30,3 +33,21 @@ def by_size(topics: Iterable[TopicSeen], partitions_max: int) -> Iterable[tuple[
             yield tuple(group)
             group = []
     yield tuple(group)
+
+
+async def failed_log_dirs(
+    store: Store, names: Sequence[str], skip: Callable[[str], None]
+) -> tuple[int, ...]:
+    """The brokers that these notices of failed log directories name, each once.
+
+    `skip` is called with what is wrong with a notice that cannot be read.
+    """
+    paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
+    brokers: dict[int, None] = {}
+    for path, node in zip(paths, await store.get_many(paths), strict=True):
+        try:
+            if node is not None:
+                brokers[layout.decode_log_dir_event(path, node[0])] = None
+        except CorruptNodeError as error:
+            skip(str(error))
+    return tuple(brokers)

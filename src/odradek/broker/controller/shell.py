@@ -9,13 +9,14 @@ before the next. In between, other tasks of the event loop run.
                    notice that the node is removed
     elected        the term begins with loading everything from the store. It ends with the session,
                    when the store refuses a write because the controller epoch is a later one, or
-                   when an invariant does not hold (an assertion): then the broker resigns, and the
-                   next term loads what is stored
+                   when an invariant does not hold (an assertion) or an event cannot be handled:
+                   then the broker resigns, and the next term loads what is stored
 
 The shell decides nothing: what concerns leaders or ISRs belongs in `odradek.controller`.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.controller.election import ControllerElection, ControllerTerm
 from odradek.broker.controller.event_recorder import EventRecorder
 from odradek.broker.controller.log_end_reader import LogEndReader
-from odradek.broker.controller.notices import Notice, by_size
+from odradek.broker.controller.notices import Notice, by_size, failed_log_dirs
 from odradek.broker.controller.protocols import ControllerOptions, Journal
 from odradek.broker.controller.store import SLICE, ControllerMovedError, ControllerStore, slices
 from odradek.controller.answers import (
@@ -88,12 +89,13 @@ from odradek.coord import layout
 from odradek.coord import store as coord
 from odradek.coord.restored import restored_epoch
 from odradek.coord.watches import Watch
-from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.model.trampoline import Trampoline
 from odradek.obs.metrics import Histogram
+
+log = logging.getLogger(__name__)
 
 FIRST_REBALANCE_SECONDS: Final = 5  # after a term has begun, as Apache Kafka has it
 DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
@@ -207,11 +209,11 @@ class ControllerShell:
 
     @property
     def topics(self) -> list[str] | None:
-        """The topics that stay, as this term knows them; None while it still loads them."""
-        if self._machine is None or not self._has_loaded:
+        """The topics that all brokers get to know; None while this term still loads them."""
+        if self._machine is None or self._term_store is None or not self._has_loaded:
             return None
-        context = self._machine.context
-        return [name for name in context.topics if name not in context.being_deleted]
+        unknown = self._machine.context.being_deleted | self._term_store.without_state
+        return [name for name in self._machine.context.topics if name not in unknown]
 
     def topic_name(self, topic_id: bytes, announced: str | None) -> str | None:
         """The name of the topic with this id; None if there is none.
@@ -325,6 +327,9 @@ class ControllerShell:
             self.notice(Notice.CONTROLLER)
         except AssertionError as error:
             await self._give_up(f"an invariant of the controller does not hold: {error!r}")
+        except Exception as error:  # one event must not end the broker, then the next controller
+            log.exception("the controller gives up its term")
+            await self._give_up(f"an event cannot be handled: {error!r}")
 
     async def _give_up(self, why: str) -> None:
         term = self.term
@@ -413,16 +418,9 @@ class ControllerShell:
         self, store: ControllerStore, watch: coord.Watcher
     ) -> tuple[int, ...]:
         names = await store.children(layout.LOG_DIR_EVENTS, watch)
-        paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
-        brokers: dict[int, None] = {}
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            try:
-                if node is not None:
-                    brokers[layout.decode_log_dir_event(path, node[0])] = None
-            except CorruptNodeError as error:
-                self._journal.note(str(error))
+        brokers = await failed_log_dirs(self._store, names, self._journal.note)
         await store.remove_notices(layout.LOG_DIR_EVENTS, names)
-        return tuple(brokers)
+        return brokers
 
     # --------------------------------------------------------------------------- the term
 
@@ -459,10 +457,11 @@ class ControllerShell:
         names = await store.children(layout.TOPICS, Watch(self.notice, Notice.TOPICS))
         watch_deletions = Watch(self.notice, Notice.DELETIONS)
         deletions = await store.children(layout.DELETE_TOPICS, watch_deletions)
-        for chunk in slices(names, SLICE):
-            for topics in by_size(await store.topics(chunk, self._topic_watch), SLICE):
-                partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
-                await self._settle(TopicsLoaded(topics, await store.states(partitions)))
+        chunks = slices(names, SLICE)
+        found = [t for chunk in chunks for t in await store.topics(chunk, self._topic_watch)]
+        for topics in by_size(store.topic_nodes.loaded(found), SLICE) if names else ():
+            partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
+            await self._settle(TopicsLoaded(topics, await store.states(partitions)))
         moves = await store.reassignments(Watch(self.notice, Notice.REASSIGNMENTS))
         elections = await store.elections(Watch(self.notice, Notice.ELECTIONS))
         await self._settle(LoadingFinished(deletions, moves, elections))

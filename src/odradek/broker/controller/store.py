@@ -45,7 +45,7 @@ from odradek.coord.store import (
     StoreError,
     Watcher,
 )
-from odradek.coord.znode import CorruptNodeError
+from odradek.coord.znode import CorruptNodeError, decimals
 from odradek.model.cluster import Broker
 from odradek.model.errors import OdradekError
 from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
@@ -97,6 +97,9 @@ class ControllerStore:
         self._options = options
         self.topic_nodes = TopicNodeReader(draw_id=draw_id, skip=skip)
         self._skip = skip  # called with what is wrong with a node that cannot be decoded
+        # Topics with a partition whose state cannot be read. If they have no other partition, they
+        # are announced to no broker.
+        self.without_state: set[str] = set()
         # Brokers that were registered in the term before, and were not when they were last read.
         self.unregistered: tuple[int, ...] = ()
 
@@ -106,7 +109,7 @@ class ControllerStore:
         """The registered brokers, in the order of their ids."""
         names = await self._store.children(layout.BROKER_IDS, watch_all)
         found = []
-        for id_ in sorted(int(name) for name in names if name.isdigit()):
+        for id_ in decimals(names):
             try:
                 data, stat = await self._store.get(layout.broker_path(id_), watch_one)
                 found.append(layout.decode_broker(id_, data, broker_epoch=stat.created_id))
@@ -302,10 +305,7 @@ class ControllerStore:
     async def isr_min(self, names: Sequence[str], *, default: int) -> dict[str, int]:
         """How many each of these topics has to have in sync."""
         found = await self._overrides(names)
-        return {
-            name: int(text) if (text := found[name].get(_ISR_MIN, "")).isdecimal() else default
-            for name in names
-        }
+        return {name: (decimals([found[name].get(_ISR_MIN, "")]) or [default])[0] for name in names}
 
     async def _overrides(self, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
         paths = [topic_entity(name).path for name in names]
@@ -328,6 +328,7 @@ class ControllerStore:
             state = layout.decode_partition_state(partition, data, partition_epoch=stat.version)
         except CorruptNodeError as error:
             self._skip(str(error))
+            self.without_state.add(partition.topic)
             return None
         return StoredState(state.leader_and_isr, state.controller_epoch, stat.modified_id)
 
@@ -560,7 +561,7 @@ class ControllerStore:
             names = await self._store.children(layout.topic_partitions_path(topic))
         except NoNodeError:
             return []
-        return [TopicPartition(topic, int(name)) for name in names if name.isdigit()]
+        return [TopicPartition(topic, number) for number in decimals(names)]
 
     async def _remove_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         for chunk in slices(partitions, SLICE):

@@ -19,7 +19,7 @@ from odradek.coord.store import (
     StoreError,
 )
 from odradek.coord.tree import check_path
-from odradek.coord.znode import CorruptNodeError, parse_int
+from odradek.coord.znode import CorruptNodeError, parse_long
 from odradek.group.records import CommittedOffset
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
@@ -93,7 +93,7 @@ class StoredOffsets:
 
 def _offset(path: str, data: bytes) -> int | ErrorCode:
     try:
-        offset = parse_int(path, data)
+        offset = parse_long(path, data)
     except CorruptNodeError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return offset if -_LIMIT <= offset < _LIMIT else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -34,6 +34,7 @@ from odradek.client.cluster import Cluster
 from odradek.model.command import command, flag
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
+from odradek.model.printable import printable
 from odradek.placement.sizing import (
     BATCH_BYTES,
     CostRules,
@@ -721,7 +722,8 @@ def _tell(progress: MoveProgress) -> None:
     ) else ""  # fmt: skip
     line = f"{progress.done} of {progress.total} partitions{share}{waiting}"
     if sys.stderr.isatty():
-        print(f"\r\033[K{line}", end="" if progress.under_way else "\n", file=bare(sys.stderr))
+        end = "" if progress.under_way else "\n"
+        print(f"\r\033[K{printable(line)}", end=end, file=bare(sys.stderr))
     else:
         print(line, file=sys.stderr)
 

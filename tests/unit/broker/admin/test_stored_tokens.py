@@ -122,7 +122,7 @@ def test_it_is_stored_where_kafka_looks_for_it():
     async def story(one, _, clock):
         token = await one.create()
         data, _ = await one.store.get("/delegation_token/tokens/id1")
-        assert decode_token("x", data) == token
+        assert decode_token(token_path(token.token_id), data) == token
         (change,) = await one.store.children("/delegation_token/token_changes")
         assert change == "token_change_0000000000"
         assert (await one.store.get(f"{TOKEN_CHANGES}/{change}"))[0] == b"id1"
