@@ -56,6 +56,8 @@ from odradek.record.validate import (
 # OldMessage sets of at most this size are converted on the event loop: in some two milliseconds, if
 # they are not compressed.
 SHORT_BYTES: Final = 16 << 10
+# An estimate for each byte of a short set: what is measured would not be the same in each run.
+CONVERT_NS: Final = 120
 _RECORDS_BETWEEN_PAUSES: Final = 100
 
 Pause = Callable[[], None]

@@ -58,6 +58,7 @@ from odradek.net.turns import Turns
 from odradek.obs.log_limit import of
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
+from odradek.record.conversion import CONVERT_NS
 from odradek.record.validate import (
     RejectedBatchError,
     ValidatedBatch,
@@ -352,7 +353,7 @@ class ProduceApi:
                         UncheckedBatch(call.one_more(), partition, view, header, partition.rules)
                     )
                     return ProducePartitionResult(index)
-                self._left_ns -= cost_ns
+                self._left_ns -= len(batch or _EMPTY) * CONVERT_NS if is_old else cost_ns
                 if is_old:
                     count_converted(self.metrics, topic, checked)
             if header.attributes & TRANSACTIONAL_BIT and self._waits_for_verification(

@@ -1,5 +1,8 @@
 """Produce v0-2: messages of formats v0 and v1 are converted when they are appended."""
 
+import time
+from itertools import count
+
 import pytest
 from tests.unit.broker.live import Live, fetch, part_of, play, produce, produced, soon
 
@@ -51,13 +54,13 @@ def test_messages_are_appended_as_one_batch(version, magic):
         assert answer.done()
         assert produced(answer.result()) == {T0: 1}
         headers, records = await log_of(live)
-        time = TIME if magic else -1
+        stamped = TIME if magic else -1
         assert [(header.magic, header.record_count) for header in headers] == [(2, 1), (2, 3)]
         assert records[1:] == [
-            Record(b"k", value, time, (), offset)
+            Record(b"k", value, stamped, (), offset)
             for offset, value in enumerate((b"a", b"b", b"c"), 1)
         ]
-        assert headers[1].max_timestamp == time
+        assert headers[1].max_timestamp == stamped
 
     play(story)
 
@@ -141,6 +144,19 @@ def test_a_long_conversion_waits_for_the_worker_and_later_requests_stay_behind_i
         assert [each.done() for each in (first, second, other)] == [False, False, True]
         assert produced(await soon(first)) == {T0: 0}
         assert produced(await soon(second)) == {T0: SHORT_BYTES // 100}
+
+    play(story)
+
+
+def test_what_waits_for_the_worker_does_not_depend_on_how_busy_the_machine_is(monkeypatch):
+    clock = count(step=10_000_000)  # each conversion seems to take 10 ms
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: next(clock))
+
+    async def story(live: Live):
+        await live.topic("t")
+        peer = live.peer()
+        answers = [peer.send(produce({T0: messages(b"a")}), 2) for _ in range(3)]
+        assert [each.done() for each in answers] == [True, True, True]
 
     play(story)
 
