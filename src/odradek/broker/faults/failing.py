@@ -10,7 +10,8 @@ ask each other all the time: an error for them would use up what a test has orde
 import os
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.faults.gate import FaultError
@@ -45,9 +46,9 @@ class OrderedFailure(NamedTuple):
 
     api_key: int
     code: ErrorCode
-    # One for each request: a file that is removed when it is used. So several brokers that were
-    # given the same names fail so many requests together.
-    tickets: tuple[str, ...]
+    # One for each request: called, it says whether it was not used before. Several brokers that
+    # were given the same files fail so many requests together (`tickets_in`).
+    tickets: tuple[Callable[[], bool], ...]
 
 
 def api_of(name: str) -> ApiKey:
@@ -129,7 +130,7 @@ class FailingAnswers:
             tickets = deque(ordered.tickets)
             is_taken = False
             while tickets and not is_taken:
-                is_taken = _remove(tickets.popleft())
+                is_taken = tickets.popleft()()
             if tickets:
                 self._ordered[index] = ordered._replace(tickets=tuple(tickets))
             else:
@@ -144,6 +145,11 @@ def is_of_clients(header: RequestHeader) -> bool:
     """Whether a request is not one of another broker or of the kit itself."""
     client_id = header.client_id or ""
     return not _OF_BROKERS.match(client_id) and client_id != KIT_CLIENT_ID
+
+
+def tickets_in(files: Iterable[str]) -> tuple[Callable[[], bool], ...]:
+    """Tickets that are files: one is used by removing it."""
+    return tuple(partial(_remove, file) for file in files)
 
 
 def _remove(ticket: str) -> bool:

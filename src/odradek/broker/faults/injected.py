@@ -9,7 +9,13 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from odradek.broker.faults.clients import ClientConnections
-from odradek.broker.faults.failing import FailingAnswers, OrderedFailure, api_of, code_of
+from odradek.broker.faults.failing import (
+    FailingAnswers,
+    OrderedFailure,
+    api_of,
+    code_of,
+    tickets_in,
+)
 from odradek.broker.faults.gate import FaultError, StoreGate
 from odradek.broker.server import Broker
 from odradek.broker.world import World
@@ -102,7 +108,7 @@ class Faults:
         Raises:
             FaultError: there is no such API or error.
         """
-        failure = OrderedFailure(api_of(api), code_of(error), tuple(tickets))
+        failure = OrderedFailure(api_of(api), code_of(error), tickets_in(tickets))
         if self._answers is None:
             raise FaultError("the broker does not serve yet")
         self._answers.order(failure)

@@ -195,6 +195,10 @@ class FaultPlayer:
 
     async def _play(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at_s)
+        await self.play_one(fault)
+
+    async def play_one(self, fault: Fault) -> None:
+        """Execute one fault now; returns when it has healed."""
         broker = self._cluster.brokers[fault.broker]
         alone, play = _PLAYS[fault.kind]
         if alone:

@@ -383,6 +383,22 @@ class _End(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self._under_way
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Accepted; the limits of this network are the same for all."""
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_reading(self) -> bool:
+        return self._reading and not self.is_gone
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
     def _end(self, what: Exception | None) -> None:
         if not self.is_gone and not self._process.is_dead:
             self._send(what)

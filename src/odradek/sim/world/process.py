@@ -24,9 +24,9 @@ from odradek.sim.world.loop import Due, VirtualTimeLoop
 _running: Final[contextvars.ContextVar["MortalLoop"]] = contextvars.ContextVar("process")
 
 
-def running_process() -> "MortalLoop | None":
-    """The process whose code runs now."""
-    return _running.get(None)
+def running_process(context: contextvars.Context | None = None) -> "MortalLoop | None":
+    """The process whose code runs now, or in a context."""
+    return _running.get(None) if context is None else context.get(_running)
 
 
 class MortalLoop:

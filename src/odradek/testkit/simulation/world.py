@@ -1,0 +1,188 @@
+"""What checks and actions of a test see of a run."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import CONTROL_BIT, iter_batches
+from odradek.record.records import iter_records
+from odradek.sim.scenes.replicas import held
+from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
+from odradek.testkit.simulation.errors import SimulationError
+from odradek.testkit.simulation.outside import Outside
+from odradek.testkit.simulation.program import Instance
+
+_SHOWN_MAX = 5
+
+
+class StoredRecord(NamedTuple):
+    """A record of a topic, below the high watermark."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class SimulatedWorld:
+    """The cluster, the programs and their ledgers, between two events of a run."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, instances: dict[str, Instance], outside: Outside
+    ) -> None:
+        self.outside = outside
+        self._cluster = cluster
+        self._instances = instances
+
+    @property
+    def now(self) -> float:
+        """The simulated time in seconds since the programs were started."""
+        return self._cluster.loop.time()
+
+    # ------------------------------------------------------------------------------- Kafka
+
+    def records(self, topic: str) -> list[StoredRecord]:
+        """All records of a topic that consumers may read, by partition and offset.
+
+        Aborted transactions are in it: `read_uncommitted`. A partition without a leader has none.
+        """
+        found = []
+        for index in range(self._partitions(topic)):
+            leader = self.leader(topic, index)
+            replica = None if leader is None else held(leader, TopicPartition(topic, index))
+            if replica is None or replica.log is None:
+                continue
+            end = replica.log.high_watermark
+            for segment in replica.log.segments:
+                data = memoryview(segment.file.read_now(0, segment.size))
+                for position, header in iter_batches(data):
+                    if header.attributes & CONTROL_BIT:
+                        continue
+                    batch = data[position : position + header.size_bytes]
+                    found += [
+                        StoredRecord(index, record.offset, _bytes(record.key), _bytes(record.value))
+                        for record in iter_records(batch)
+                        if record.offset < end
+                    ]
+        return found
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """A group's committed offset of each partition that has one."""
+        for broker in self._cluster.brokers:
+            if broker.broker is None:
+                continue
+            coordinator = broker.broker.groups.find(group)
+            if isinstance(coordinator, ErrorCode):
+                continue
+            known = coordinator.machine.groups.get(group)
+            if known is not None:
+                return {
+                    partition.partition: commit.offset
+                    for partition, commit in known.offsets.committed.items()
+                    if partition.topic == topic
+                }
+        return {}
+
+    def members(self, group: str) -> int:
+        """How many members a group has, by its coordinator."""
+        for broker in self._cluster.brokers:
+            if broker.broker is not None:
+                coordinator = broker.broker.groups.find(group)
+                if not isinstance(coordinator, ErrorCode):
+                    known = coordinator.machine.groups.get(group)
+                    return len(known.members) if known is not None else 0
+        return 0
+
+    def leader(self, topic: str, partition: int = 0) -> SimulatedBroker | None:
+        """The broker that leads a partition; None if none does."""
+        for broker in self._cluster.brokers:
+            replica = held(broker, TopicPartition(topic, partition))
+            if replica is not None and replica.leader is not None:
+                return broker
+        return None
+
+    def controller(self) -> SimulatedBroker | None:
+        """The broker that is the controller; None if none is."""
+        for broker in self._cluster.brokers:
+            if broker.broker is not None and broker.broker.controller.term is not None:
+                return broker
+        return None
+
+    def coordinator(self, group: str) -> SimulatedBroker | None:
+        """The broker that coordinates a group; None if none does."""
+        for broker in self._cluster.brokers:
+            if broker.broker is not None and not isinstance(
+                broker.broker.groups.find(group), ErrorCode
+            ):
+                return broker
+        return None
+
+    def broker(self, number: int) -> SimulatedBroker:
+        """A broker by its number."""
+        return self._cluster.brokers[number]
+
+    @property
+    def network(self) -> Any:
+        """The simulated network (`odradek.sim.world.network`)."""
+        return self._cluster.network
+
+    def named(self, name: str) -> SimulatedBroker | Instance:
+        """A broker or an instance of a program by its name.
+
+        Raises:
+            SimulationError: there is none.
+        """
+        if name in self._instances:
+            return self._instances[name]
+        for broker in self._cluster.brokers:
+            if broker.name == name:
+                return broker
+        known = ", ".join([*self._instances, *(broker.name for broker in self._cluster.brokers)])
+        raise SimulationError(f"nothing is called {name!r} in this simulation: there are {known}")
+
+    def _partitions(self, topic: str) -> int:
+        for broker in self._cluster.brokers:
+            if broker.broker is not None and topic in broker.broker.metadata.topics:
+                return len(broker.broker.metadata.topics[topic].partitions)
+        return 0
+
+    # ------------------------------------------------------------------------------ checks
+
+    def assert_none_lost(self, *, sent: Iterable[Hashable], got: Iterable[Hashable]) -> None:
+        """Everything sent was got, at least once."""
+        missing = _missing(sent, got)
+        assert not missing, f"{len(missing)} of {len(list(sent))} lost: {_shown(missing)}"
+
+    def assert_none_twice(self, *, got: Iterable[Hashable]) -> None:
+        """Nothing was got more than once."""
+        doubled = [value for value, count in Counter(got).items() if count > 1]
+        assert not doubled, f"{len(doubled)} more than once: {_shown(doubled)}"
+
+    def assert_each_once(self, *, sent: Iterable[Hashable], got: Iterable[Hashable]) -> None:
+        """Everything sent was got exactly once, and nothing else."""
+        sent, got = list(sent), list(got)
+        self.assert_none_lost(sent=sent, got=got)
+        self.assert_none_twice(got=got)
+        invented = _missing(got, sent)
+        assert not invented, f"{len(invented)} got that were not sent: {_shown(invented)}"
+
+    def assert_order_kept(self, got: Sequence[Any]) -> None:
+        """What was got does not decrease."""
+        for before, after in zip(got, got[1:], strict=False):
+            assert not after < before, f"{after!r} came after {before!r}"
+
+
+def _missing(these: Iterable[Hashable], among: Iterable[Hashable]) -> list[Hashable]:
+    there = set(among)
+    return [value for value in dict.fromkeys(these) if value not in there]
+
+
+def _shown(values: Sequence[object]) -> str:
+    more = f", and {len(values) - _SHOWN_MAX} more" if len(values) > _SHOWN_MAX else ""
+    return ", ".join(repr(value) for value in values[:_SHOWN_MAX]) + more
+
+
+def _bytes(data: Any) -> bytes | None:
+    return None if data is None else bytes(data)
