@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixtures `kafka` and `kafka_cluster`.
+"""The pytest plugin: the fixtures `kafka`, `kafka_cluster` and `kafka_simulation`.
 
 pytest loads it in every run of an environment in which Odradek is installed. Without one of its
 fixtures it does nothing, and imports nothing but pytest.
@@ -10,6 +10,10 @@ fixtures it does nothing, and imports nothing but pytest.
     def test_a_leader_dies(kafka_cluster):      # a factory
         with kafka_cluster(brokers=3) as cluster:
             ...
+
+    @kafka_simulation(seeds=200)                # of odradek.testkit.simulation
+    def test_no_order_is_lost(sim):             # in simulated time, docs/simulation.md
+        ...
 """
 
 import re
@@ -21,6 +25,25 @@ import pytest
 if TYPE_CHECKING:
     from odradek.testkit.cluster import KafkaCluster
     from odradek.testkit.shared import SharedKafka
+    from odradek.testkit.simulation.fixture import KafkaSimulation
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of simulations."""
+    group = parser.getgroup("kafka", "programs in simulated time (Odradek)")
+    group.addoption(
+        "--kafka-seed",
+        action="append",
+        default=[],
+        metavar="SEED",
+        help="simulate this seed alone, as a failing test prints it: 17, or 17:3,5",
+    )
+    group.addoption(
+        "--kafka-seeds", type=int, metavar="N", help="simulate so many seeds in each test"
+    )
+    group.addoption(
+        "--kafka-jobs", type=int, metavar="N", help="seeds side by side; the default is all cores"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +86,11 @@ def kafka_cluster() -> "Iterator[Callable[..., KafkaCluster]]":
     yield make
     for cluster in made:
         cluster.close()
+
+
+@pytest.fixture
+def kafka_simulation(request: pytest.FixtureRequest) -> "KafkaSimulation":
+    """Simulate a program from many seeds: `kafka_simulation(plan, seeds=200)`."""
+    from odradek.testkit.simulation.fixture import KafkaSimulation  # noqa: PLC0415
+
+    return KafkaSimulation(request)

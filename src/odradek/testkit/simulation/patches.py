@@ -91,6 +91,8 @@ class Patches:
         for name in ("fork", "posix_spawn", "system"):
             if hasattr(os, name):
                 self._replace(os, name, self._refusing(getattr(os, name), f"os.{name}"))
+        for owner, name, fake in stamped_batches(self.wall_s):
+            self._patch(owner, name, fake)
         self._replace_imported()
 
     def _replace(self, module: ModuleType, name: str, fake: Any) -> None:
@@ -191,6 +193,22 @@ class Patches:
 
 
 _REAL_NOW: Final = time.time
+
+
+def stamped_batches(wall_s: Callable[[], float]) -> list[tuple[Any, str, Any]]:
+    """aiokafka asks the system for the time of a record in C, unless it is told the time."""
+    module = sys.modules.get("aiokafka.producer.message_accumulator")
+    builder = getattr(module, "BatchBuilder", None)
+    if builder is None:
+        return []
+    append = builder.append
+
+    def stamped(itself: Any, *, timestamp: int | None, **record: Any) -> Any:
+        if timestamp is None:
+            timestamp = int(wall_s() * 1000)
+        return append(itself, timestamp=timestamp, **record)
+
+    return [(builder, "append", stamped)]
 
 
 def _program() -> ProgramProcess | None:
