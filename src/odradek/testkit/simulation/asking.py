@@ -59,7 +59,7 @@ def kafka_simulation(
     return decorate
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - what a search is made of
     test: Test,
     *,
     seeds: int | Sequence[int] = SEEDS,
@@ -78,9 +78,7 @@ def simulate(
         SimulationError: a child process has ended.
     """
     asked = [RunOptions(seed) for seed in (range(seeds) if isinstance(seeds, int) else seeds)]
-    here = partial(
-        play, test, brokers=brokers, seconds=60 * minutes, test_name=_name(test)
-    )
+    here = partial(play, test, brokers=brokers, seconds=60 * minutes, test_name=_name(test))
     where = _place(test)
     if where is None or (jobs == 1 and has_fixed_hashes()):
         return search(Here(here), asked, say=say, stop_at_first=stop_at_first)

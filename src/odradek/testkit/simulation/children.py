@@ -20,7 +20,10 @@ class Children:
     """A context manager: so many children, each with one run at a time."""
 
     def __init__(self, command: Sequence[str], *, jobs: int, call: int = 0, cwd: str = "") -> None:
-        """`command`: arguments of Python that start a child; `call`: which call of the fixture in the test it is for."""
+        """`command`: arguments of Python that start a child.
+
+        `call`: which call of the fixture in its test it is for.
+        """
         self.jobs = jobs
         self._command = command
         self._call = call

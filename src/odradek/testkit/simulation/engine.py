@@ -65,11 +65,11 @@ def play(
         simulation = Simulation(brokers)
         try:
             test(simulation)
-        except Exception as error:  # noqa: BLE001 - the user's own code
+        except Exception as error:
             outcome.error = f"{test_name or 'the test'} could not be set up: {describe(error)}"
             return outcome
         if not simulation.plan.programs:
-            outcome.error = "the test has no program: sim.process(\"name\", main)"
+            outcome.error = 'the test has no program: sim.process("name", main)'
             return outcome
         Run(simulation, outcome, brokers=brokers, seconds=seconds).play()
     finally:
@@ -236,8 +236,8 @@ class Run:
                 configs=[CreatableTopicConfig(name=k, value=v) for k, v in topic.options.items()],
             )
             await client.run(make(client, wanted, timeout_ms=5_000))
-        cluster = await client.cluster()
-        await cluster.close()
+        client.process.kill()
+        self.cluster.network.host_died(client.process.name, power=False)
 
     async def _settle(self) -> None:
         """Wait until nothing has happened for a while."""
@@ -254,7 +254,7 @@ class Run:
             try:
                 if check(self.world) is False:
                     self.failed("a check at the end is False")
-            except Exception as error:  # noqa: BLE001 - the user's own code
+            except Exception as error:
                 self.failed(_told(error))
 
     # ---------------------------------------------------------------------- what happens
@@ -272,7 +272,7 @@ class Run:
             try:
                 if invariant(self.world) is False:
                     self.failed("an invariant is False")
-            except Exception as error:  # noqa: BLE001 - the user's own code
+            except Exception as error:
                 self.failed(_told(error))
 
     async def next_event(self, who: str, timeout_s: float) -> None:
@@ -299,7 +299,7 @@ class Run:
             self.outcome.trace.append(line)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """asyncio's exception handler: of a callback, or of a task that nobody waits for."""
+        """Exceptions of a callback, or of a task that nobody waits for."""
         del loop
         error = context.get("exception")
         if isinstance(error, SimulationError):

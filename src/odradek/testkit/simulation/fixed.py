@@ -22,7 +22,7 @@ def main() -> None:
         known = personality(ctypes.c_ulong(_ASK))
         if known >= 0:
             personality(ctypes.c_ulong(known | _ADDR_NO_RANDOMIZE))
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606 - what was asked for
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

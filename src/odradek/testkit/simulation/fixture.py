@@ -25,7 +25,7 @@ _REMEMBERED_MAX: Final = 10
 
 
 class KafkaSimulation:
-    """Called by a test: `kafka_simulation(plan, seeds=200)`, where `plan(sim)` says what there is."""
+    """Called by a test: `kafka_simulation(plan, seeds=200)`; `plan(sim)` says what there is."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request

@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 
 from odradek.testkit.simulation.outcome import Outcome, RunOptions
@@ -41,7 +42,11 @@ def _play_and_end(play: Play, options: RunOptions, read: int, write: int) -> Non
     try:
         os.close(read)
         faulthandler.dump_traceback_later(RUN_S_MAX, exit=True)
-        text = json.dumps(play(options).encode())
+        try:
+            outcome = play(options)
+        except BaseException:  # of the simulation itself
+            outcome = Outcome(options, error=traceback.format_exc())
+        text = json.dumps(outcome.encode())
         with os.fdopen(write, "w", encoding="utf-8") as answer:
             answer.write(text)
         code = 0
@@ -59,8 +64,10 @@ def _how(status: int) -> str:
 
 
 class Here:
-    """Runs from this process, one after the other: for a debugger (`forks` False), and for tests
-    that no child can load."""
+    """Runs from this process, one after the other.
+
+    For a debugger (`forks` False), and for tests that no child can load.
+    """
 
     jobs = 1
 

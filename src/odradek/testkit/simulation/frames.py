@@ -50,7 +50,7 @@ def place_of_task(task: "asyncio.Task[Any]") -> str:
 
 
 def _stack(task: "asyncio.Task[Any]") -> list[FrameType]:
-    """The frames of a waiting task, the innermost first: `Task.get_stack` has only the outermost."""
+    """The frames of a waiting task, the innermost first; `Task.get_stack` has the outermost."""
     frames: list[FrameType] = []
     work: Any = task.get_coro()
     while work is not None:

@@ -99,7 +99,7 @@ class ProgramProcess(MortalLoop):
         self.kill()
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-            asyncio.tasks._unregister_task(task)  # type: ignore[attr-defined]  # noqa: SLF001
+            asyncio.tasks._unregister_task(task)  # noqa: SLF001
 
     def bury(self) -> None:
         """After the simulation: free the tasks. What their `finally` does has no meaning."""
@@ -204,7 +204,7 @@ class ProgramLoop(SimulatedLoop):
 
     # -------------------------------------------------------------------------------- network
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self,
         protocol_factory: Callable[[], Any],
         host: str | None = None,
@@ -251,9 +251,7 @@ class ProgramLoop(SimulatedLoop):
         assert self.network is not None, "this simulation has no network"
         return SimulatedServer(self, self.network.listen(process, port or 0, protocol_factory))
 
-    async def getaddrinfo(  # type: ignore[override]
-        self, host: Any, port: Any, **_options: Any
-    ) -> list[tuple[Any, ...]]:
+    async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> list[tuple[Any, ...]]:
         """Hosts of the simulation have their names for addresses."""
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         return [(*kind, (_name(host), int(port or 0)))]
@@ -287,7 +285,9 @@ class ProgramLoop(SimulatedLoop):
     def set_default_executor(self, executor: Any) -> None:
         """Accepted, and never used."""
 
-    def add_signal_handler(self, sig: int, callback: Callback, *args: Any) -> None:
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callback, *args: Any
+    ) -> None:
         """Accepted, and never called."""
 
     def remove_signal_handler(self, sig: int) -> bool:
@@ -356,7 +356,7 @@ def _task_factory(
     process = running_process(options.get("context"))
     if type(process) is not ProgramProcess:
         return task_factory(loop, work, **options)
-    task = asyncio.Task(work, loop=loop, **options)  # type: ignore[arg-type]
+    task = asyncio.Task(work, loop=loop, **options)
     process.keep(task)
     return task
 

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import ModuleType
 from typing import Any, Final
 
@@ -64,9 +64,8 @@ class Patches:
             setattr(owner, name, real)
         self._undo.clear()
         # A module that was imported during the run may hold what was in place then.
-        for module, name, value in _names_of_modules():
-            if id(value) in simulated:
-                setattr(module, name, simulated[id(value)])
+        for module, name, value in _names_of(simulated):
+            setattr(module, name, simulated[id(value)])
         self._replaced.clear()
         random.setstate(self._random_state)
 
@@ -106,10 +105,8 @@ class Patches:
         setattr(owner, name, fake)
 
     def _replace_imported(self) -> None:
-        for module, name, value in _names_of_modules():
-            known = self._replaced.get(id(value))
-            if known is not None and known[0] is value:
-                self._patch(module, name, known[1])
+        for module, name, value in _names_of(self._replaced):
+            self._patch(module, name, self._replaced[id(value)][1])
 
     def _here(self, real: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
         """The fake one in the thread that simulates, the real one in others."""
@@ -160,9 +157,7 @@ class Patches:
         for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
             ns = f"{name}_ns"
             clocks.append((time, name, self._here(getattr(time, name), even)))
-            clocks.append(
-                (time, ns, self._here(getattr(time, ns), lambda: int(even() * 1e9)))
-            )
+            clocks.append((time, ns, self._here(getattr(time, ns), lambda: int(even() * 1e9))))
         for name in ("localtime", "gmtime", "strftime", "ctime", "asctime"):
             real = getattr(time, name)
             clocks.append((time, name, self._here(real, _at(real, name, wall))))
@@ -174,7 +169,7 @@ class Patches:
 
     def _chances(self) -> list[tuple[Any, str, Any]]:
         chance = self._chance
-        urandom = self._here(os.urandom, lambda size: chance.randbytes(size))
+        urandom = self._here(os.urandom, chance.randbytes)
         seed = random.Random.seed
 
         def seeded(itself: random.Random, a: Any = None, version: int = 2) -> None:
@@ -196,7 +191,7 @@ _REAL_NOW: Final = time.time
 
 
 def stamped_batches(wall_s: Callable[[], float]) -> list[tuple[Any, str, Any]]:
-    """aiokafka asks the system for the time of a record in C, unless it is told the time."""
+    """In aiokafka: it asks the system for the time of a record in C, unless it is told the time."""
     module = sys.modules.get("aiokafka.producer.message_accumulator")
     builder = getattr(module, "BatchBuilder", None)
     if builder is None:
@@ -243,7 +238,7 @@ def _datetime_of(wall_s: Callable[[], float]) -> tuple[type, type]:
         def __subclasscheck__(cls, subclass: type) -> bool:
             return issubclass(subclass, cls.__mro__[1])
 
-    class SimulatedDatetime(_REAL_DATETIME, metaclass=_Kind):
+    class SimulatedDatetime(_REAL_DATETIME, metaclass=_Kind):  # type: ignore[misc, valid-type]
         def __new__(cls, *arguments: Any, **options: Any) -> Any:
             return _REAL_DATETIME.__new__(_own(cls, _REAL_DATETIME), *arguments, **options)
 
@@ -253,14 +248,14 @@ def _datetime_of(wall_s: Callable[[], float]) -> tuple[type, type]:
 
         @classmethod
         def utcnow(cls) -> Any:
-            of_utc = _REAL_DATETIME.fromtimestamp(wall_s(), datetime.timezone.utc)
+            of_utc = _REAL_DATETIME.fromtimestamp(wall_s(), datetime.UTC)
             return of_utc.replace(tzinfo=None)
 
         @classmethod
         def today(cls) -> Any:
             return _own(cls, _REAL_DATETIME).fromtimestamp(wall_s())
 
-    class SimulatedDate(_REAL_DATE, metaclass=_Kind):
+    class SimulatedDate(_REAL_DATE, metaclass=_Kind):  # type: ignore[misc, valid-type]
         def __new__(cls, *arguments: Any, **options: Any) -> Any:
             return _REAL_DATE.__new__(_own(cls, _REAL_DATE), *arguments, **options)
 
@@ -279,11 +274,13 @@ def _datetime_of(wall_s: Callable[[], float]) -> tuple[type, type]:
 _LEFT_ALONE: Final = ("odradek", "_pytest", "pytest", "xdist", "execnet", "asyncio", "threading")
 
 
-def _names_of_modules() -> list[tuple[ModuleType, str, Any]]:
-    """All names of the modules that programs may use, with their values."""
+def _names_of(ids: Container[int]) -> list[tuple[ModuleType, str, Any]]:
+    """The names of modules that programs may use, whose values have these ids."""
+    modules: dict[str, Any] = dict(sys.modules)
     return [
         (module, name, value)
-        for module_name, module in sorted(sys.modules.items())
-        if isinstance(module, ModuleType) and module_name.split(".")[0] not in _LEFT_ALONE
-        for name, value in list(vars(module).items())
+        for module_name, module in modules.items()
+        if module_name.partition(".")[0] not in _LEFT_ALONE
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if id(value) in ids
     ]

@@ -1,10 +1,10 @@
 """What a test asks for: topics, programs, faults and checks. Nothing runs here.
 
-    def test_no_order_is_lost(sim):
-        sim.topic("orders", partitions=2)
-        sim.process("shop", shop, instances=2)
-        sim.process("till", till)
-        sim.at_end(lambda world: world.assert_each_once(world.outside.sent, world.outside.got))
+def test_no_order_is_lost(sim):
+    sim.topic("orders", partitions=2)
+    sim.process("shop", shop, instances=2)
+    sim.process("till", till)
+    sim.at_end(lambda world: world.assert_each_once(world.outside.sent, world.outside.got))
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

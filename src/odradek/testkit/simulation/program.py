@@ -51,7 +51,7 @@ class Context:
 class Instance:
     """One instance of a program."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that it is given from outside
         self,
         loop: ProgramLoop,
         network: SimulatedNetwork,

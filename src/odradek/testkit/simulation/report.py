@@ -10,8 +10,10 @@ _EVENTS_MAX: Final = 30
 
 
 def words_of(options: RunOptions) -> str:
-    """A run for `--kafka-seed`: 17, or 17:3,5 with the faults 3 and 5 alone, 17:3x1 besides with
-    one instance of each program."""
+    """A run for `--kafka-seed`: 17, or 17:3,5 with the faults 3 and 5 alone.
+
+    17:3x1 has one instance of each program besides.
+    """
     words = str(options.seed)
     if options.only is not None:
         words += ":" + ",".join(map(str, sorted(options.only)))
@@ -47,9 +49,9 @@ def failure_text(found: Found, *, name: str, repeat: str) -> str:
     assert small is not None
     if first.error:
         return first.error
+    tried = f"({found.seeds} seeds tried in {found.seconds:.0f} s)"
     lines = [
-        f"{name} fails with seed {first.options.seed} "
-        f"({found.seeds} seeds tried in {found.seconds:.0f} s)",
+        f"{name} fails with seed {first.options.seed} {tried}",
         "",
         *(f"    {failure}" for failure in small.failures),
         "",
@@ -69,7 +71,8 @@ def _faults_title(first: Outcome, small: Outcome) -> str:
         return "No fault is needed for it."
     if len(small.incidents) == len(first.incidents):
         return f"The faults ({len(small.incidents)}):"
-    return f"Of {len(first.incidents)} faults, {len(small.incidents)} are needed:"
+    are = "is" if len(small.incidents) == 1 else "are"
+    return f"Of {len(first.incidents)} faults, {len(small.incidents)} {are} needed:"
 
 
 def _around(outcome: Outcome) -> list[str]:

@@ -76,9 +76,7 @@ def search(
     return found
 
 
-def _with_repeats(
-    seeds: Sequence[RunOptions], twice: Sequence[RunOptions]
-) -> Iterator[RunOptions]:
+def _with_repeats(seeds: Sequence[RunOptions], twice: Sequence[RunOptions]) -> Iterator[RunOptions]:
     again = set(twice)
     for options in seeds:
         yield options
@@ -125,7 +123,8 @@ def shrink(
     if time.monotonic() < end_s:
         alone, tried = _first_failing(runs, [replace(best.options, instances_max=1)])
         count += tried
-        best = alone or best
+        if alone is not None and alone.digest != best.digest:  # there were others
+            best = alone
     return best, count
 
 

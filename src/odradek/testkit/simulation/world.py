@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from odradek.model.errors import ErrorCode
@@ -170,7 +171,7 @@ class SimulatedWorld:
 
     def assert_order_kept(self, got: Sequence[Any]) -> None:
         """What was got does not decrease."""
-        for before, after in zip(got, got[1:], strict=False):
+        for before, after in pairwise(got):
             assert not after < before, f"{after!r} came after {before!r}"
 
 

@@ -10,6 +10,7 @@ from odradek.broker.faults.failing import (
     api_of,
     code_of,
     error_answer,
+    tickets_in,
 )
 from odradek.broker.faults.gate import FaultError
 from odradek.model.errors import ErrorCode
