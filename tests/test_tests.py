@@ -28,6 +28,7 @@ SLEEPS = {
     ),
     "clients/test_java_groups.py:beat": "a member sends a heartbeat every second",
     "clients/test_our_client_secured.py:main": "a session has to grow older than its limit",
+    "unit/testkit/simulation/test_patches.py:sleeper": "it sleeps in simulated time",
     "hanging.py:_again": "a pause between two requests, in the loops of its callers",
 }
 

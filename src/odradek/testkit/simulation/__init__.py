@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from odradek.testkit.simulation.errors import NotSimulatedError as NotSimulatedError
     from odradek.testkit.simulation.errors import SimulationError as SimulationError
     from odradek.testkit.simulation.incidents import FaultKind as FaultKind
-    from odradek.testkit.simulation.plan import Simulation as Simulation
+    from odradek.testkit.simulation.plan import SimulationPlan as SimulationPlan
     from odradek.testkit.simulation.program import Context as Context
     from odradek.testkit.simulation.world import SimulatedWorld as SimulatedWorld
 
@@ -43,7 +43,7 @@ _HOMES = {
     "NotSimulatedError": "errors",
     "SimulationError": "errors",
     "FaultKind": "incidents",
-    "Simulation": "plan",
+    "SimulationPlan": "plan",
     "Context": "program",
     "SimulatedWorld": "world",
 }

@@ -7,13 +7,13 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final
 
-from odradek.testkit.simulation.children import Children
 from odradek.testkit.simulation.engine import Test, play
 from odradek.testkit.simulation.errors import SimulationError
-from odradek.testkit.simulation.forks import Here, has_fixed_hashes
 from odradek.testkit.simulation.outcome import RunOptions
 from odradek.testkit.simulation.report import failure_text
-from odradek.testkit.simulation.search import Found, Runs, Say, search
+from odradek.testkit.simulation.runs.children import Children
+from odradek.testkit.simulation.runs.forks import Here, has_fixed_hashes
+from odradek.testkit.simulation.runs.search import Runs, Say, SeedSearch, search
 
 SEEDS: Final = 100
 BROKERS: Final = 3
@@ -68,7 +68,7 @@ def simulate(  # noqa: PLR0913 - what a search is made of
     jobs: int | None = None,
     say: Say = lambda _: None,
     stop_at_first: bool = True,
-) -> Found:
+) -> SeedSearch:
     """Simulate without pytest. Returns what was found; nothing is raised for a failing seed.
 
     Seeds run side by side if `test` is a function of a file's top level; others run here, and
@@ -83,7 +83,7 @@ def simulate(  # noqa: PLR0913 - what a search is made of
     if where is None or (jobs == 1 and has_fixed_hashes()):
         return search(Here(here), asked, say=say, stop_at_first=stop_at_first)
     command = [
-        "-m", "odradek.testkit.simulation.child",
+        "-m", "odradek.testkit.simulation.runs.child",
         *where, str(brokers), str(60 * minutes),
     ]  # fmt: skip
     with Children(command, jobs=jobs or cores()) as children:

@@ -25,12 +25,13 @@ from odradek.sim.world.cluster import ProcessState, SimulatedCluster
 from odradek.testkit.simulation.errors import SimulationError
 from odradek.testkit.simulation.incidents import draw_incidents
 from odradek.testkit.simulation.loop import ProgramLoop
-from odradek.testkit.simulation.outcome import Event, Outcome, RunOptions
+from odradek.testkit.simulation.outcome import Event, RunOptions, RunOutcome
 from odradek.testkit.simulation.outside import Outside
-from odradek.testkit.simulation.patches import Patches
-from odradek.testkit.simulation.plan import ProgramPlan, Simulation
+from odradek.testkit.simulation.patches import Replacements
+from odradek.testkit.simulation.plan import SimulationPlan
 from odradek.testkit.simulation.player import Player
 from odradek.testkit.simulation.program import Instance, describe
+from odradek.testkit.simulation.program_plan import ProgramPlan
 from odradek.testkit.simulation.world import SimulatedWorld
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -46,23 +47,23 @@ _PROPERTIES: Final = {
     "auto.create.topics.enable": "false",
 }
 
-Test = Callable[[Simulation], object]
+Test = Callable[[SimulationPlan], object]
 
 
 def play(
     test: Test, options: RunOptions, *, brokers: int, seconds: float, test_name: str = ""
-) -> Outcome:
+) -> RunOutcome:
     """Run a test once. An error of the test itself is in the outcome, too.
 
     Garbage is collected after the run only: when a collection comes depends on what there was
     before, and it may run code of the program.
     """
-    outcome = Outcome(options)
+    outcome = RunOutcome(options)
     began_s = time.process_time()
     gc.collect()
     gc.disable()
     try:
-        simulation = Simulation(brokers)
+        simulation = SimulationPlan(brokers)
         try:
             test(simulation)
         except Exception as error:
@@ -82,7 +83,7 @@ class Run:
     """The state of one run."""
 
     def __init__(
-        self, simulation: Simulation, outcome: Outcome, *, brokers: int, seconds: float
+        self, simulation: SimulationPlan, outcome: RunOutcome, *, brokers: int, seconds: float
     ) -> None:
         self.plan = simulation.plan
         self.outcome = outcome
@@ -106,7 +107,7 @@ class Run:
     # -------------------------------------------------------------------------- the run
 
     def play(self) -> None:
-        patches = Patches(self.loop, self.chance("programs"))
+        patches = Replacements(self.loop, self.chance("programs"))
         logger = logging.getLogger("odradek")
         level, propagates = logger.level, logger.propagate
         logger.setLevel(logging.CRITICAL + 1)

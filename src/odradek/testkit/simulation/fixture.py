@@ -14,12 +14,12 @@ from odradek.testkit.simulation.asking import (
     asked_by_pytest,
     cores,
 )
-from odradek.testkit.simulation.children import Children
 from odradek.testkit.simulation.engine import Test, play
-from odradek.testkit.simulation.forks import Here, has_fixed_hashes
 from odradek.testkit.simulation.outcome import RunOptions
-from odradek.testkit.simulation.pipe import call_of_child, pipe_of_child, serve
 from odradek.testkit.simulation.report import options_of, words_of
+from odradek.testkit.simulation.runs.children import Children
+from odradek.testkit.simulation.runs.forks import Here, has_fixed_hashes
+from odradek.testkit.simulation.runs.pipe import call_of_child, pipe_of_child, serve
 
 _REMEMBERED_MAX: Final = 10
 

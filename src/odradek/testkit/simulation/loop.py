@@ -247,8 +247,8 @@ class ProgramLoop(SimulatedLoop):
             what = "a server with TLS" if ssl else "a server with a socket of its own"
             raise NotSimulatedError(what, place_of(None))
         process = running_process()
-        assert process is not None, "only processes are on the network"
-        assert self.network is not None, "this simulation has no network"
+        if process is None or self.network is None:
+            raise NotSimulatedError("a server outside of a program", place_of(None))
         return SimulatedServer(self, self.network.listen(process, port or 0, protocol_factory))
 
     async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> list[tuple[Any, ...]]:
@@ -291,19 +291,19 @@ class ProgramLoop(SimulatedLoop):
         """Accepted, and never called."""
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """There is none."""
+        """There is none to remove."""
         del sig
         return False
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What `asyncio.start_server` returns."""
+    """A server of a program, as `asyncio.start_server` returns it."""
 
     def __init__(self, loop: ProgramLoop, listening: Any) -> None:
         self._loop = loop
         self._listening = listening
         self._closed: asyncio.Future[None] = loop.create_future()
-        self.sockets: tuple[Any, ...] = (_Listener(listening.process.name, listening.port),)
+        self.sockets: tuple[Any, ...] = (_ServerSocket(listening.process.name, listening.port),)
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -324,7 +324,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return not self._closed.done()
 
     async def start_serving(self) -> None:
-        """It listens already."""
+        """It listens since it was made."""
 
     async def serve_forever(self) -> None:
         """Wait until the server is closed, or the task is cancelled."""
@@ -337,7 +337,7 @@ class SimulatedServer(asyncio.AbstractServer):
         await asyncio.shield(self._closed)
 
 
-class _Listener:
+class _ServerSocket:
     """What a program may ask the socket of its server: its port."""
 
     def __init__(self, host: str, port: int) -> None:

@@ -43,7 +43,7 @@ class RunOptions:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """The result of one run."""
 
     options: RunOptions
@@ -77,7 +77,7 @@ class Outcome:
         }
 
     @classmethod
-    def decode(cls, data: dict[str, Any]) -> "Outcome":
+    def decode(cls, data: dict[str, Any]) -> "RunOutcome":
         return cls(
             options=RunOptions.decode(data["options"]),
             failures=data["failures"],

@@ -9,7 +9,7 @@ from typing import Any
 _Appended = Callable[[str, str, object], None]  # who, ledger, value
 
 
-class Ledger(list[Any]):
+class SharedList(list[Any]):
     """A list that all processes share."""
 
 
@@ -17,13 +17,13 @@ class Outside:
     """The ledgers of a run: `outside.sent`, `outside.got`, or whatever a test calls them."""
 
     def __init__(self, appended: _Appended) -> None:
-        self.ledgers: dict[str, Ledger] = {}
+        self.ledgers: dict[str, SharedList] = {}
         self._appended = appended
 
-    def __getattr__(self, name: str) -> Ledger:
+    def __getattr__(self, name: str) -> SharedList:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self.ledgers.setdefault(name, Ledger())
+        return self.ledgers.setdefault(name, SharedList())
 
     def of(self, who: str) -> "OutsideOfOne":
         """The same ledgers, for one process."""
@@ -31,7 +31,7 @@ class Outside:
 
     def append(self, who: str, name: str, value: object) -> None:
         """Append to a ledger on behalf of a process."""
-        self.ledgers.setdefault(name, Ledger()).append(value)
+        self.ledgers.setdefault(name, SharedList()).append(value)
         self._appended(who, name, value)
 
 
@@ -42,13 +42,13 @@ class OutsideOfOne:
         self._outside = outside
         self._who = who
 
-    def __getattr__(self, name: str) -> "LedgerOfOne":
+    def __getattr__(self, name: str) -> "SharedListOfOne":
         if name.startswith("_"):
             raise AttributeError(name)
-        return LedgerOfOne(self._outside, self._who, name)
+        return SharedListOfOne(self._outside, self._who, name)
 
 
-class LedgerOfOne:
+class SharedListOfOne:
     """One ledger as one process sees it."""
 
     def __init__(self, outside: Outside, who: str, name: str) -> None:
@@ -70,5 +70,5 @@ class LedgerOfOne:
         return iter(list(self._ledger))
 
     @property
-    def _ledger(self) -> Ledger:
-        return self._outside.ledgers.setdefault(self._name, Ledger())
+    def _ledger(self) -> SharedList:
+        return self._outside.ledgers.setdefault(self._name, SharedList())

@@ -7,8 +7,8 @@
     threads, processes, sockets         `NotSimulatedError`, with the place of the call
 
 Other threads (of pytest-xdist, of a debugger) keep the real ones. Names that a module has imported
-from these modules (`from time import monotonic`) are replaced in it, too. `Patches` puts everything
-back at its end, also in modules that were imported meanwhile.
+from these modules (`from time import monotonic`) are replaced in it, too. `Replacements` puts
+everything back at its end, also in modules that were imported meanwhile.
 """
 
 import datetime
@@ -37,7 +37,7 @@ _REAL_DATETIME: Final = datetime.datetime
 _REAL_DATE: Final = datetime.date
 
 
-class Patches:
+class Replacements:
     """A context manager. It may be used again after its end."""
 
     def __init__(self, loop: ProgramLoop, chance: random.Random) -> None:
@@ -48,7 +48,7 @@ class Patches:
         self._replaced: dict[int, tuple[Any, Any]] = {}  # by the id of the real one
         self._random_state: Any = None
 
-    def __enter__(self) -> "Patches":
+    def __enter__(self) -> "Replacements":
         self._random_state = random.getstate()
         random.seed(self._chance.getrandbits(64))
         try:

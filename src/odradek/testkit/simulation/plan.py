@@ -9,19 +9,17 @@ def test_no_order_is_lost(sim):
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from odradek.testkit.options import broker_options, topic_options
 from odradek.testkit.simulation.errors import SimulationError
 from odradek.testkit.simulation.incidents import FaultKind, kinds_of
-from odradek.testkit.simulation.program import Ending, Main
+from odradek.testkit.simulation.program_plan import Ending, Main, ProgramPlan
+from odradek.testkit.simulation.world import SimulatedWorld
 
-if TYPE_CHECKING:
-    from odradek.testkit.simulation.world import SimulatedWorld
-
-Check = Callable[["SimulatedWorld"], object]
-Condition = Callable[["SimulatedWorld"], bool]
-Action = Callable[["SimulatedWorld"], Awaitable[object] | None]
+Check = Callable[[SimulatedWorld], object]
+Condition = Callable[[SimulatedWorld], bool]
+Action = Callable[[SimulatedWorld], Awaitable[object] | None]
 
 QUIET_S: Final = 15.0
 SETTLE_S_MAX: Final = 90.0
@@ -37,20 +35,8 @@ class TopicPlan:
     options: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramPlan:
-    """A program with so many instances."""
-
-    name: str
-    main: Main
-    arguments: tuple[Any, ...]
-    instances: int
-    ending: Ending
-    has_faults: bool
-
-
 @dataclass(slots=True)
-class Plan:
+class Wanted:
     """Everything that a test has asked for."""
 
     topics: list[TopicPlan] = field(default_factory=list)
@@ -65,11 +51,11 @@ class Plan:
     settle_s_max: float = SETTLE_S_MAX
 
 
-class Simulation:
+class SimulationPlan:
     """What a test gets as `sim`: it says what there is, and what must hold."""
 
     def __init__(self, brokers: int) -> None:
-        self.plan = Plan()
+        self.plan = Wanted()
         self._brokers = brokers
 
     def topic(

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from odradek.broker.faults.failing import FailingAnswers, OrderedFailure
 from odradek.model.errors import ErrorCode
 from odradek.sim.run.faults import FaultPlayer
+from odradek.sim.world.cluster import SimulatedCluster
 from odradek.testkit.simulation.incidents import OF_BROKERS, FaultKind, Incident
+from odradek.testkit.simulation.loop import ProgramLoop
 from odradek.testkit.simulation.plan import Action, Condition
 from odradek.testkit.simulation.program import Instance
+from odradek.testkit.simulation.program_plan import ProgramPlan
+from odradek.testkit.simulation.world import SimulatedWorld
 from odradek.wire.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from odradek.testkit.simulation.engine import Run
 
 _LOOK_EVERY_S: Final = 0.005
 _SLOW_S_MAX: Final = 0.05
@@ -35,10 +36,28 @@ ANSWERS: Final = (
 )
 
 
+class PlayedRun(Protocol):
+    """What faults need of the run that they are played in."""
+
+    cluster: SimulatedCluster
+    loop: ProgramLoop
+    instances: dict[str, Instance]
+    world: SimulatedWorld
+
+    def happened(self, who: str, what: str) -> None:
+        """Note an event."""
+
+    async def next_event(self, who: str, timeout_s: float) -> None:
+        """Wait until something happens in a program."""
+
+    def instance(self, program: ProgramPlan, name: str, number: int) -> Instance:
+        """Make one more instance of a program."""
+
+
 class Player:
     """The faults of one run."""
 
-    def __init__(self, run: "Run", incidents: Sequence[Incident]) -> None:
+    def __init__(self, run: PlayedRun, incidents: Sequence[Incident]) -> None:
         self._run = run
         self._incidents = incidents
         self._brokers = FaultPlayer(run.cluster, ())

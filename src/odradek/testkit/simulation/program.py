@@ -3,32 +3,20 @@
 import asyncio
 import random
 import traceback
-from collections.abc import Awaitable, Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from odradek.sim.world.network import SimulatedNetwork
 from odradek.testkit.simulation.errors import SimulationError
 from odradek.testkit.simulation.frames import is_users
 from odradek.testkit.simulation.loop import ProgramLoop, ProgramProcess
 from odradek.testkit.simulation.outside import Outside
+from odradek.testkit.simulation.program_plan import Ending, ProgramPlan
 
-if TYPE_CHECKING:
-    from odradek.testkit.simulation.plan import ProgramPlan
-
-Main = Callable[..., Awaitable[object]]
 Note = Callable[[str, str], None]  # who, what
 
 RESTART_S: Final = 1.0  # until a program that has ended is started again, as by a supervisor
 GRACE_S: Final = 10.0  # from the request to stop to the kill, as Docker has it
-
-
-class Ending(Enum):
-    """What becomes of a program that ends by itself."""
-
-    RESTART = "restart"
-    STAY = "stay"
-    FAIL = "fail"
 
 
 class Context:
@@ -58,7 +46,7 @@ class Instance:
         *,
         name: str,
         number: int,
-        program: "ProgramPlan",
+        program: ProgramPlan,
         bootstrap: str,
         outside: Outside,
         note: Note,

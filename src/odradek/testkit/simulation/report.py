@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from odradek.testkit.simulation.outcome import Event, Outcome, RunOptions
-from odradek.testkit.simulation.search import Found
+from odradek.testkit.simulation.outcome import Event, RunOptions, RunOutcome
+from odradek.testkit.simulation.runs.search import SeedSearch
 
 _AROUND_S: Final = 1.5
 _EVENTS_MAX: Final = 30
@@ -36,7 +36,7 @@ def options_of(words: str) -> RunOptions:
     return RunOptions(int(seed), only, int(most) if has_most else None)
 
 
-def failure_text(found: Found, *, name: str, repeat: str) -> str:
+def failure_text(found: SeedSearch, *, name: str, repeat: str) -> str:
     """The report of a search that has failed. `repeat`: the command, without the seed."""
     if found.unlike:
         return (
@@ -45,8 +45,8 @@ def failure_text(found: Found, *, name: str, repeat: str) -> str:
             f"The program asks something that is not simulated: docs/simulation.md, 'Repeatable'."
         )
     first, small = found.first, found.smallest
-    assert first is not None
-    assert small is not None
+    if first is None or small is None:
+        return f"{name}: no seed fails"
     if first.error:
         return first.error
     tried = f"({found.seeds} seeds tried in {found.seconds:.0f} s)"
@@ -66,7 +66,7 @@ def failure_text(found: Found, *, name: str, repeat: str) -> str:
     return "\n".join(lines)
 
 
-def _faults_title(first: Outcome, small: Outcome) -> str:
+def _faults_title(first: RunOutcome, small: RunOutcome) -> str:
     if not small.incidents:
         return "No fault is needed for it."
     if len(small.incidents) == len(first.incidents):
@@ -75,7 +75,7 @@ def _faults_title(first: Outcome, small: Outcome) -> str:
     return f"Of {len(first.incidents)} faults, {len(small.incidents)} {are} needed:"
 
 
-def _around(outcome: Outcome) -> list[str]:
+def _around(outcome: RunOutcome) -> list[str]:
     """What happened around the faults; the last of it if there are many."""
     near = [event for event in outcome.events if _is_near(event, outcome)]
     if not near:
@@ -91,7 +91,7 @@ def _around(outcome: Outcome) -> list[str]:
     ]
 
 
-def _is_near(event: Event, outcome: Outcome) -> bool:
+def _is_near(event: Event, outcome: RunOutcome) -> bool:
     start_s = outcome.events[0].at_s
     return any(
         -_AROUND_S <= event.at_s - start_s - incident.at_s <= incident.lasts_s + _AROUND_S

@@ -9,7 +9,7 @@ from odradek.sim.world.network import SimulatedNetwork
 from odradek.testkit.simulation.errors import SimulationError
 from odradek.testkit.simulation.loop import ProgramLoop
 from odradek.testkit.simulation.outside import Outside
-from odradek.testkit.simulation.patches import Patches
+from odradek.testkit.simulation.patches import Replacements
 from odradek.testkit.simulation.plan import ProgramPlan
 from odradek.testkit.simulation.program import Ending, Instance
 
@@ -24,7 +24,7 @@ class Programs:
         self.failures = []
         self.unhandled = []
         self.outside = Outside(lambda who, ledger, value: self.note(who, f"{ledger}: {value}"))
-        self.patches = Patches(self.loop, random.Random(seed))
+        self.patches = Replacements(self.loop, random.Random(seed))
 
     def note(self, who, what):
         self.events.append((round(self.loop.time(), 2), who, what))

@@ -11,9 +11,9 @@ from odradek.testkit.simulation.incidents import (
     draw_incidents,
     kinds_of,
 )
-from odradek.testkit.simulation.outcome import Event, Outcome, RunOptions
+from odradek.testkit.simulation.outcome import Event, RunOptions, RunOutcome
 from odradek.testkit.simulation.report import failure_text, options_of, words_of
-from odradek.testkit.simulation.search import TWICE_EVERY, search, shrink
+from odradek.testkit.simulation.runs.search import TWICE_EVERY, search, shrink
 
 
 def incident(number):
@@ -43,7 +43,7 @@ class Runs:
             self.played.append(options)
             there = options.only if options.only is not None else frozenset(range(8))
             fails = options.seed in self.failing and self.needed <= there
-            yield Outcome(
+            yield RunOutcome(
                 options,
                 failures=["1 of 9 lost: 'b'"] if fails else [],
                 incidents=[each for each in self.incidents if each.number in there],
@@ -141,7 +141,7 @@ def test_a_run_is_named_by_its_words(options):
 
 def test_an_outcome_passes_the_pipe_unchanged():
     (outcome,) = Runs(failing={1}).play([RunOptions(1, frozenset({1, 2}))])
-    assert Outcome.decode(outcome.encode()) == outcome
+    assert RunOutcome.decode(outcome.encode()) == outcome
 
 
 def drawn(seed, **options):

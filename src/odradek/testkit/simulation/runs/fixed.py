@@ -1,4 +1,4 @@
-"""`python -m odradek.testkit.simulation.fixed ARGUMENTS`: Python with the same addresses each time.
+"""Python with the same addresses each time: `python -m ...simulation.runs.fixed ARGUMENTS`.
 
 Sets of objects are ordered by the objects' addresses, and before Python 3.12 so is everything that
 contains None. Linux places memory at random, unless a process asks it not to. Where that is not

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Protocol
 
-from odradek.testkit.simulation.outcome import Outcome, RunOptions
+from odradek.testkit.simulation.outcome import RunOptions, RunOutcome
 
 # Every so many seeds, one is run twice.
 TWICE_EVERY: Final = 100
@@ -19,19 +19,19 @@ class Runs(Protocol):
 
     jobs: int
 
-    def play(self, asked: Iterable[RunOptions]) -> Iterator[Outcome]:
+    def play(self, asked: Iterable[RunOptions]) -> Iterator[RunOutcome]:
         """Play runs; outcomes come as they are ready."""
 
 
 @dataclass(slots=True)
-class Found:
+class SeedSearch:
     """The result of a search."""
 
     seeds: int = 0  # tried
     seconds: float = 0.0
     failing: list[int] = field(default_factory=list)
-    first: Outcome | None = None  # as it was drawn
-    smallest: Outcome | None = None  # with what is needed to fail
+    first: RunOutcome | None = None  # as it was drawn
+    smallest: RunOutcome | None = None  # with what is needed to fail
     shrink_runs: int = 0
     unlike: str = ""  # the first event in which two runs of a seed differ
 
@@ -43,13 +43,13 @@ def search(
     say: Say = lambda _: None,
     stop_at_first: bool = True,
     shrinks: bool = True,
-) -> Found:
+) -> SeedSearch:
     """Play all seeds, or until one fails."""
-    found = Found()
+    found = SeedSearch()
     began_s = time.monotonic()
     twice = [options for index, options in enumerate(seeds) if index % TWICE_EVERY == 0]
     first: dict[RunOptions, str] = {}
-    failing: list[Outcome] = []
+    failing: list[RunOutcome] = []
     for outcome in runs.play(_with_repeats(seeds, twice)):
         options = outcome.options
         if options in first and first[options] != outcome.digest:
@@ -94,8 +94,8 @@ def _first_difference(runs: Runs, options: RunOptions) -> str:
 
 
 def shrink(
-    runs: Runs, failed: Outcome, *, say: Say, seconds: float = SHRINK_S_MAX
-) -> tuple[Outcome, int]:
+    runs: Runs, failed: RunOutcome, *, say: Say, seconds: float = SHRINK_S_MAX
+) -> tuple[RunOutcome, int]:
     """The smallest failure found in so many seconds: fewer faults, then fewer instances.
 
     Delta debugging: halves are left out, then quarters, down to single faults, as long as the run
@@ -128,7 +128,7 @@ def shrink(
     return best, count
 
 
-def _first_failing(runs: Runs, asked: Sequence[RunOptions]) -> tuple[Outcome | None, int]:
+def _first_failing(runs: Runs, asked: Sequence[RunOptions]) -> tuple[RunOutcome | None, int]:
     """The first of these runs that fails, in their order: so many at a time as run side by side."""
     count = 0
     for at in range(0, len(asked), runs.jobs):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Final
 
 from odradek.testkit.simulation.errors import SimulationError
-from odradek.testkit.simulation.outcome import Outcome, RunOptions
-from odradek.testkit.simulation.pipe import CHILD, HASH_SEED
+from odradek.testkit.simulation.outcome import RunOptions, RunOutcome
+from odradek.testkit.simulation.runs.pipe import CHILD, HASH_SEED
 
 _SHOWN_LINES: Final = 30
 
@@ -38,7 +38,7 @@ class Children:
             child.end()
         self._children.clear()
 
-    def play(self, asked: Iterable[RunOptions]) -> Iterator[Outcome]:
+    def play(self, asked: Iterable[RunOptions]) -> Iterator[RunOutcome]:
         """Play runs; outcomes come as they are ready. The iterator may be left at any time.
 
         Raises:
@@ -85,7 +85,7 @@ class _Child:
         read, self_write = os.pipe()
         self_read, write = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "odradek.testkit.simulation.fixed", *command],
+            [sys.executable, "-m", "odradek.testkit.simulation.runs.fixed", *command],
             stdin=subprocess.DEVNULL,
             stdout=self._printed,
             stderr=subprocess.STDOUT,
@@ -110,13 +110,13 @@ class _Child:
         except BrokenPipeError:  # `answer` tells why
             pass
 
-    def answer(self) -> Outcome:
+    def answer(self) -> RunOutcome:
         line = self.answers.readline()
         if not line:
             code = self._process.wait()
             raise SimulationError(f"a child process ended with {code}:\n{self._last_lines()}")
         self.is_busy = False
-        return Outcome.decode(json.loads(line))
+        return RunOutcome.decode(json.loads(line))
 
     def _last_lines(self) -> str:
         self._printed.seek(0)

@@ -7,8 +7,8 @@ import json
 import os
 from typing import IO, Final
 
-from odradek.testkit.simulation.forks import Play, in_fork
 from odradek.testkit.simulation.outcome import RunOptions
+from odradek.testkit.simulation.runs.forks import Play, in_fork
 
 CHILD: Final = "ODRADEK_SIMULATION_CHILD"  # "READ,WRITE,CALL": descriptors, and which call it is
 HASH_SEED: Final = "0"

@@ -12,15 +12,15 @@ import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 
-from odradek.testkit.simulation.outcome import Outcome, RunOptions
+from odradek.testkit.simulation.outcome import RunOptions, RunOutcome
 
-Play = Callable[[RunOptions], Outcome]
+Play = Callable[[RunOptions], RunOutcome]
 
 # A run that takes so long hangs: its stack goes to standard error, and it ends.
 RUN_S_MAX = 120.0
 
 
-def in_fork(play: Play, options: RunOptions) -> Outcome:
+def in_fork(play: Play, options: RunOptions) -> RunOutcome:
     """Play a run in a fork of this process, and wait for it."""
     read, write = os.pipe()
     gc.freeze()  # what is there now is shared with the fork, and not looked at in it
@@ -33,8 +33,8 @@ def in_fork(play: Play, options: RunOptions) -> Outcome:
         text = answer.read()
     status = os.waitpid(pid, 0)[1]
     if text:
-        return Outcome.decode(json.loads(text))
-    return Outcome(options, error=f"the run of seed {options.seed} {_how(status)}")
+        return RunOutcome.decode(json.loads(text))
+    return RunOutcome(options, error=f"the run of seed {options.seed} {_how(status)}")
 
 
 def _play_and_end(play: Play, options: RunOptions, read: int, write: int) -> None:
@@ -45,7 +45,7 @@ def _play_and_end(play: Play, options: RunOptions, read: int, write: int) -> Non
         try:
             outcome = play(options)
         except BaseException:  # of the simulation itself
-            outcome = Outcome(options, error=traceback.format_exc())
+            outcome = RunOutcome(options, error=traceback.format_exc())
         text = json.dumps(outcome.encode())
         with os.fdopen(write, "w", encoding="utf-8") as answer:
             answer.write(text)
@@ -75,7 +75,7 @@ class Here:
         self._play = play
         self._forks = forks
 
-    def play(self, asked: Iterable[RunOptions]) -> Iterator[Outcome]:
+    def play(self, asked: Iterable[RunOptions]) -> Iterator[RunOutcome]:
         """Play runs in their order."""
         for options in asked:
             yield in_fork(self._play, options) if self._forks else self._play(options)

@@ -1,4 +1,4 @@
-"""`python -m odradek.testkit.simulation.child FILE NAME BROKERS SECONDS`: runs for its parent."""
+"""Runs for a parent: `python -m odradek.testkit.simulation.runs.child FILE NAME BROKERS SECONDS`."""
 
 import importlib.util
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.testkit.simulation.engine import play
-from odradek.testkit.simulation.pipe import call_of_child, pipe_of_child, serve
+from odradek.testkit.simulation.runs.pipe import call_of_child, pipe_of_child, serve
 
 
 def main(file: str, name: str, brokers: str, seconds: str) -> None:

@@ -1,0 +1,1 @@
+"""Where runs are played: in forks of child processes, so many at a time, until a seed fails."""
