@@ -36,7 +36,7 @@ class TopicPlan:
 
 
 @dataclass(slots=True)
-class Wanted:
+class Setup:
     """Everything that a test has asked for."""
 
     topics: list[TopicPlan] = field(default_factory=list)
@@ -55,7 +55,7 @@ class SimulationPlan:
     """What a test gets as `sim`: it says what there is, and what must hold."""
 
     def __init__(self, brokers: int) -> None:
-        self.plan = Wanted()
+        self.plan = Setup()
         self._brokers = brokers
 
     def topic(

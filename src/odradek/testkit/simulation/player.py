@@ -45,7 +45,7 @@ class PlayedRun(Protocol):
     world: SimulatedWorld
 
     def happened(self, who: str, what: str) -> None:
-        """Note an event."""
+        """Note an event of the run."""
 
     async def next_event(self, who: str, timeout_s: float) -> None:
         """Wait until something happens in a program."""

@@ -1,4 +1,4 @@
-"""Runs for a parent: `python -m odradek.testkit.simulation.runs.child FILE NAME BROKERS SECONDS`."""
+"""Runs for a parent: `python -m ...simulation.runs.child FILE NAME BROKERS SECONDS`."""
 
 import importlib.util
 import os
