@@ -54,5 +54,4 @@ def _plan(sim, mistaken):
     sim.process("shop", shop, mistaken, instances=2)
     sim.process("till", till, faults=False)
     sim.faults("program killed", "broker killed", "connections reset")
-    sim.settle(quiet=8.0)
     sim.at_end(lambda world: world.assert_none_lost(sent=world.outside.sent, got=world.outside.got))

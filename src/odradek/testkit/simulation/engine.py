@@ -241,12 +241,12 @@ class Run:
         self.cluster.network.host_died(client.process.name, power=False)
 
     async def _settle(self) -> None:
-        """Wait until nothing has happened for a while."""
+        """Wait until nothing has happened for a while, and no group waits for a member."""
         plan = self.plan
         end_s = self.loop.time() + plan.settle_s_max
         while self.loop.time() < end_s:
             quiet_s = self.loop.time() - self._last_event_s
-            if quiet_s >= plan.quiet_s:
+            if quiet_s >= plan.quiet_s and self.world.groups_are_at_rest():
                 return
             await asyncio.sleep(max(0.5, plan.quiet_s - quiet_s))
 

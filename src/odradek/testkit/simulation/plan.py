@@ -21,7 +21,7 @@ Check = Callable[[SimulatedWorld], object]
 Condition = Callable[[SimulatedWorld], bool]
 Action = Callable[[SimulatedWorld], Awaitable[object] | None]
 
-QUIET_S: Final = 15.0
+QUIET_S: Final = 10.0
 SETTLE_S_MAX: Final = 90.0
 
 

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from odradek.group.group import GroupState
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import CONTROL_BIT, iter_batches
@@ -16,6 +17,7 @@ from odradek.testkit.simulation.outside import Outside
 from odradek.testkit.simulation.program import Instance
 
 _SHOWN_MAX = 5
+_AT_REST = (GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD)
 
 
 class StoredRecord(NamedTuple):
@@ -95,6 +97,25 @@ class SimulatedWorld:
                     known = coordinator.machine.groups.get(group)
                     return len(known.members) if known is not None else 0
         return 0
+
+    def groups_are_at_rest(self) -> bool:
+        """Whether no group rebalances, and none has a member that it has not heard of for long."""
+        for broker in self._cluster.brokers:
+            if broker.broker is None:
+                continue
+            groups = broker.broker.groups
+            now_ms = groups.now().monotonic_ms
+            for coordinator in groups.topic.serving:
+                for group in coordinator.machine.groups.values():
+                    if group.state not in _AT_REST:
+                        return False
+                    # A living member sends a heartbeat in each third of its session.
+                    if any(
+                        each.deadline_ms - now_ms < each.session_timeout_ms / 2
+                        for each in group.members.values()
+                    ):
+                        return False
+        return True
 
     def leader(self, topic: str, partition: int = 0) -> SimulatedBroker | None:
         """The broker that leads a partition; None if none does."""
