@@ -27,8 +27,8 @@ BARE: frozenset[Trait] = frozenset()
 THREE = Options(brokers=3, reassigns=True, traits=BARE)
 UNMOVED = Options(brokers=3, traits=BARE)
 IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "night"
-HUNDREDS = range(0, 2_000 if IS_NIGHT else 1_000, 100)
-COUNTED = 10  # of each: a hundred in all, two hundred at night
+HUNDREDS = range(0, 2_000 if IS_NIGHT else 600, 100)
+COUNTED = 10  # of each: sixty in all, two hundred at night
 OF_REGISTRATIONS = ("exists", "multi")  # the one that reads, and the one that writes
 ONCE_FAILED = {
     "a throttled follower made its leader answer 540 times a second": 1,

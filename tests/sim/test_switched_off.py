@@ -198,7 +198,7 @@ FOUND = [
     (messages_are_not_searched_above_what_is_known, 1, FORMATS),
     (
         a_partition_outside_the_metadata_cache_counts_as_deleted,
-        27,
+        102,
         of_transactions(Trait.YOUNG, Kind.LATE_UPDATE_METADATA, Kind.KILL),
     ),
     (registrations_are_read_once, 1, of_groups(Trait.STATIC, Kind.ROLL, Kind.KILL)),

@@ -85,7 +85,7 @@ def test_these_seeds_have_the_events_that_transactions_have_to_survive():
     assert {what: happened[what] for what in at_least if happened[what] < at_least[what]} == {}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_version_1_shows_what_jepsen_found_in_kafka(seed):
     """With the same clients, faults and late copies, version 2 has no violation."""
     violations, _, _ = played(seed, version=1)

@@ -46,7 +46,7 @@ print(len(ours), *sorted(others - sys.stdlib_module_names))
     ("work", "ours_max", "others"),
     [
         ("importlib.import_module('odradek.cli.main').run(['--help'])", 12, ["click"]),
-        ("importlib.import_module('odradek.cli.main').run(['status'])", 30, ["click"]),
+        ("importlib.import_module('odradek.cli.main').run(['status'])", 32, ["click"]),
         ("importlib.import_module(TOOLS['topics'].module)", 51, []),
         ("importlib.import_module(TOOLS['configs'].module)", 50, []),
         ("importlib.import_module(TOOLS['consumer-groups'].module)", 63, []),
