@@ -54,11 +54,11 @@ LOST_UPDATE = Options(
 OF_TRANSACTIONS = Options(traits=BARE, brokers=3, seconds=40.0, transactions=TransactionOptions())
 FOUND = [
     (rules.truncation_to_the_high_watermark, 37, STORMY),
-    (rules.one_step_of_truncation, 14, STORMY),
+    (rules.one_step_of_truncation, 21, STORMY),
     (rules.truncation_without_fencing, 53, CHANGING),
-    (rules.no_leader_epoch_in_fetches, 22, CHANGING),
-    (rules.no_broker_epoch, 3, LATE_FENCED),
-    (rules.no_controller_fencing, 9, DEPOSED),
+    (rules.no_leader_epoch_in_fetches, 24, CHANGING),
+    (rules.no_broker_epoch, 6, LATE_FENCED),
+    (rules.no_controller_fencing, 11, DEPOSED),
     (rules.high_watermark_by_the_stored_isr, 39, LOST_UPDATE),
     (rules.last_stable_offset_off_by_one, 0, OF_TRANSACTIONS),
 ]
