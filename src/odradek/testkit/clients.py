@@ -27,6 +27,7 @@ from odradek.client.cluster import (
 from odradek.client.consumer.consumer import Consumer
 from odradek.client.consumer.fetched import ConsumerRecord
 from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.group.protocol import MemberSubscription, encode_subscription
 from odradek.client.kafka_errors import check
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
@@ -49,6 +50,7 @@ from odradek.wire.messages.metadata import MetadataResponsePartition
 _PAUSE_S: Final = 0.01
 _TIMEOUT_S: Final = 30.0
 _UNKNOWN_S: Final = 2.0
+_NO_TOPICS: Final = encode_subscription(MemberSubscription(topics=()))
 READ_COMMITTED: Final = "read_committed"
 
 KeyAndValue = tuple[bytes | None, bytes | None]
@@ -223,7 +225,8 @@ class Clients:
                 session_timeout_ms=10_000,
                 rebalance_timeout_ms=60_000,
                 protocol_type=described.protocol_type,
-                protocols=[JoinGroupRequestProtocol(name=described.assignor)],
+                # Without topics: if the others join before it leaves, their leader reads this.
+                protocols=[JoinGroupRequestProtocol(name=described.assignor, metadata=_NO_TOPICS)],
                 reason="the test forces a rebalance",
             )
             # First only an id is given out (KIP-394).
