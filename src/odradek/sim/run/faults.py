@@ -506,7 +506,7 @@ async def _lose_controller_requests(
     cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
 ) -> None:
     """Cut the link from the controller to a broker, which keeps its roles."""
-    controller = _controller(cluster)
+    controller = cluster.controller()
     if controller is not None and controller is not broker:
         link = (controller.name, broker.name)
         cluster.network.cut(*link)
@@ -518,7 +518,7 @@ async def _delay_controller_requests(
     cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
 ) -> None:
     """Delay the controller's requests to one broker, LeaderAndIsr and UpdateMetadata included."""
-    controller = _controller(cluster)
+    controller = cluster.controller()
     if controller is None:
         return
     others = [other for other in cluster.brokers if other is not controller]
@@ -583,7 +583,7 @@ async def _stop_replica_late(
     tree = cluster.tree
     if not await _wait_until(lambda: bool(tree.names(layout.DELETE_TOPICS))):
         return
-    former = _controller(cluster)
+    former = cluster.controller()
     if former is None or former is broker or former.store is None:
         return
     if any(cluster.network.is_cut(former.name, other.name) for other in cluster.brokers):
@@ -632,7 +632,7 @@ async def _lose_isr_update(
 
     if not await _wait_until(asks):
         return
-    controller = _controller(cluster)
+    controller = cluster.controller()
     if controller is None or controller.id in others:
         return  # the controller is a follower that could not fetch: nothing would be committed
     joined = cluster.brokers[min(joining)]
@@ -645,14 +645,6 @@ async def _lose_isr_update(
     broker.kill()  # `_keep` restarts it
     await asyncio.sleep(1.0)
     cluster.network.heal(links)
-
-
-def _controller(cluster: SimulatedCluster) -> SimulatedBroker | None:
-    """The first broker whose state is that of a controller."""
-    for broker in cluster.brokers:
-        if broker.broker is not None and broker.broker.controller.term is not None:
-            return broker
-    return None
 
 
 async def _wait_until(condition: Callable[[], bool], *, patience_s: float = _PATIENCE_S) -> bool:

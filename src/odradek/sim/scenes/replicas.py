@@ -1,12 +1,13 @@
 """What the simulated brokers of a scenario hold: replicas, their logs and the records in them."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from odradek.broker.replication.partition import Partition
 from odradek.log.log import Log
 from odradek.model.partition import TopicPartition
-from odradek.record.batch import iter_batches
-from odradek.record.records import iter_records
+from odradek.record.batch import BatchHeader, iter_batches
+from odradek.record.records import Record, iter_records
 from odradek.replica.leader import LeaderReplica
 from odradek.sim.world.cluster import SimulatedBroker
 from odradek.sim.world.disk import Crash
@@ -86,10 +87,14 @@ def high_watermark(broker: SimulatedBroker) -> int:
 
 def contents(broker: SimulatedBroker, partition: TopicPartition = TOPIC) -> list[bytes]:
     """The values of all records in the log of a replica."""
-    values = []
-    for segment in log_of(broker, partition).segments:
+    return [bytes(record.value or b"") for _, record in records_of(log_of(broker, partition))]
+
+
+def records_of(log: Log) -> Iterator[tuple[BatchHeader, Record]]:
+    """All records of a log, each with the header of its batch."""
+    for segment in log.segments:
         data = memoryview(segment.file.read_now(0, segment.size))
         for position, header in iter_batches(data):
             batch = data[position : position + header.size_bytes]
-            values += [bytes(record.value or b"") for record in iter_records(batch)]
-    return values
+            for record in iter_records(batch):
+                yield header, record

@@ -371,6 +371,13 @@ class SimulatedCluster:
             own["broker.rack"] = self.racks[broker.id]
         return BrokerConfig({**self._properties, **own}, host_name=broker.name)
 
+    def controller(self) -> SimulatedBroker | None:
+        """The first broker whose state is that of a controller."""
+        for broker in self.brokers:
+            if broker.broker is not None and broker.broker.controller.term is not None:
+                return broker
+        return None
+
     def promised(self) -> None:
         """An admin client received a definite response: success, or an error that is final."""
         waiting, self._waiting_for_promise = self._waiting_for_promise, []

@@ -1,12 +1,12 @@
 """How a test asks for simulations: by the decorator, by the fixture, or by a plain function."""
 
 import inspect
-import os
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final
 
+from odradek.local.cores import usable_cores
 from odradek.testkit.simulation.engine import Test, play
 from odradek.testkit.simulation.errors import SimulationError
 from odradek.testkit.simulation.outcome import RunOptions
@@ -86,7 +86,7 @@ def simulate(  # noqa: PLR0913 - what a search is made of
         "-m", "odradek.testkit.simulation.runs.child",
         *where, str(brokers), str(60 * minutes),
     ]  # fmt: skip
-    with Children(command, jobs=jobs or cores()) as children:
+    with Children(command, jobs=jobs or usable_cores()) as children:
         return search(children, asked, say=say, stop_at_first=stop_at_first)
 
 
@@ -111,11 +111,6 @@ def asked_by_pytest(
     if found.smallest is not None and not found.smallest.error:
         failed(found.smallest.options)
     raise AssertionError(failure_text(found, name=_name(test), repeat=repeat))
-
-
-def cores() -> int:
-    """How many runs are side by side if nothing is said."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _name(test: Test) -> str:

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import pytest
 
+from odradek.local.cores import usable_cores
 from odradek.testkit.simulation.asking import (
     BROKERS,
     MINUTES,
     SEEDS,
     asked_by_pytest,
-    cores,
 )
 from odradek.testkit.simulation.engine import Test, play
 from odradek.testkit.simulation.outcome import RunOptions
@@ -67,7 +67,7 @@ class KafkaSimulation:
         if self._config.getoption("usepdb") or (ordered and has_fixed_hashes()):
             search(runs=Here(here, forks=False))
             return
-        jobs = self._config.getoption("--kafka-jobs") or cores()
+        jobs = self._config.getoption("--kafka-jobs") or usable_cores()
         with Children(
             self._command(), jobs=min(jobs, len(asked)), call=call, cwd=os.getcwd()
         ) as children:

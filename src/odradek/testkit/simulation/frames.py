@@ -44,11 +44,6 @@ def where(frames: list[FrameType]) -> str:
     return ""
 
 
-def place_of_task(task: "asyncio.Task[Any]") -> str:
-    """Where a task of the user's waits; empty if it is in none of the user's code."""
-    return where(_stack(task))
-
-
 def _stack(task: "asyncio.Task[Any]") -> list[FrameType]:
     """The frames of a waiting task, the innermost first; `Task.get_stack` has the outermost."""
     frames: list[FrameType] = []

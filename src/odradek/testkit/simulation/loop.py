@@ -368,16 +368,16 @@ def _refuse(call: str) -> Callable[..., Any]:
     return refuse
 
 
-# What needs the operating system: real sockets, pipes and processes.
+# What needs the operating system: real sockets, pipes and processes. `add_reader` and `add_writer`
+# stay, because asyncio's own socket pair uses them.
 for _call in (
-    "add_reader", "add_writer", "connect_accepted_socket", "connect_read_pipe",
+    "connect_accepted_socket", "connect_read_pipe",
     "connect_write_pipe", "create_datagram_endpoint", "create_unix_connection",
     "create_unix_server", "sendfile", "sock_accept", "sock_connect", "sock_recv",
     "sock_recv_into", "sock_recvfrom", "sock_sendall", "sock_sendfile", "sock_sendto",
     "start_tls", "subprocess_exec", "subprocess_shell",
 ):  # fmt: skip
-    if _call not in ("add_reader", "add_writer"):  # asyncio's own socket pair uses these
-        setattr(ProgramLoop, _call, _refuse(_call))
+    setattr(ProgramLoop, _call, _refuse(_call))
 
 
 def _name(host: str | bytes | None) -> str:

@@ -5,12 +5,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from odradek.group.group import GroupState
+from odradek.group.group import Group, GroupState
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.record.batch import CONTROL_BIT, iter_batches
-from odradek.record.records import iter_records
-from odradek.sim.scenes.replicas import held
+from odradek.record.batch import CONTROL_BIT
+from odradek.sim.scenes.replicas import held, records_of
 from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
 from odradek.testkit.simulation.errors import SimulationError
 from odradek.testkit.simulation.outside import Outside
@@ -58,45 +57,26 @@ class SimulatedWorld:
             if replica is None or replica.log is None:
                 continue
             end = replica.log.high_watermark
-            for segment in replica.log.segments:
-                data = memoryview(segment.file.read_now(0, segment.size))
-                for position, header in iter_batches(data):
-                    if header.attributes & CONTROL_BIT:
-                        continue
-                    batch = data[position : position + header.size_bytes]
-                    found += [
-                        StoredRecord(index, record.offset, _bytes(record.key), _bytes(record.value))
-                        for record in iter_records(batch)
-                        if record.offset < end
-                    ]
+            found += [
+                StoredRecord(index, record.offset, _bytes(record.key), _bytes(record.value))
+                for header, record in records_of(replica.log)
+                if record.offset < end and not header.attributes & CONTROL_BIT
+            ]
         return found
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """A group's committed offset of each partition that has one."""
-        for broker in self._cluster.brokers:
-            if broker.broker is None:
-                continue
-            coordinator = broker.broker.groups.find(group)
-            if isinstance(coordinator, ErrorCode):
-                continue
-            known = coordinator.machine.groups.get(group)
-            if known is not None:
-                return {
-                    partition.partition: commit.offset
-                    for partition, commit in known.offsets.committed.items()
-                    if partition.topic == topic
-                }
-        return {}
+        known = self._group(group)
+        return {
+            partition.partition: commit.offset
+            for partition, commit in (known.offsets.committed.items() if known else ())
+            if partition.topic == topic
+        }
 
     def members(self, group: str) -> int:
         """How many members a group has, by its coordinator."""
-        for broker in self._cluster.brokers:
-            if broker.broker is not None:
-                coordinator = broker.broker.groups.find(group)
-                if not isinstance(coordinator, ErrorCode):
-                    known = coordinator.machine.groups.get(group)
-                    return len(known.members) if known is not None else 0
-        return 0
+        known = self._group(group)
+        return 0 if known is None else len(known.members)
 
     def groups_are_at_rest(self) -> bool:
         """Whether no group rebalances, and none has a member that it has not heard of for long."""
@@ -127,10 +107,7 @@ class SimulatedWorld:
 
     def controller(self) -> SimulatedBroker | None:
         """The broker that is the controller; None if none is."""
-        for broker in self._cluster.brokers:
-            if broker.broker is not None and broker.broker.controller.term is not None:
-                return broker
-        return None
+        return self._cluster.controller()
 
     def coordinator(self, group: str) -> SimulatedBroker | None:
         """The broker that coordinates a group; None if none does."""
@@ -163,6 +140,14 @@ class SimulatedWorld:
                 return broker
         known = ", ".join([*self._instances, *(broker.name for broker in self._cluster.brokers)])
         raise SimulationError(f"nothing is called {name!r} in this simulation: there are {known}")
+
+    def _group(self, group: str) -> Group | None:
+        """A group as its coordinator knows it."""
+        broker = self.coordinator(group)
+        found = None if broker is None else broker.running.groups.find(group)
+        if found is None or isinstance(found, ErrorCode):
+            return None
+        return found.machine.groups.get(group)
 
     def _partitions(self, topic: str) -> int:
         for broker in self._cluster.brokers:

@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rack:
-    """The brokers of a rack; `name` is None if they have none, or if their rack is not known."""
+    """The brokers of a rack; `name` is None without a rack, or if the rack is not known."""
 
     name: str | None
     is_known: bool = True
